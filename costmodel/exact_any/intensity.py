@@ -8,8 +8,7 @@ weight x w / V over all tiles that fit. That is linear in the weights: the least
 all the tiles' w / V, and corners do not depend on spatial factors, so that the floors of all
 assignments are found at once (lemma 18 of docs/inside/proof-any-levels.md).
 
-Letters: B assignments, L levels, n dimensions, T tensors, F tiles, P corners, M
-tensors that move.
+Letters: B assignments, L levels, n dimensions, T tensors, F tiles, P corners, M tensors that move.
 """
 
 from __future__ import annotations

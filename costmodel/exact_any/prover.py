@@ -27,12 +27,7 @@ from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, E
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
 from costmodel.exact_any.assignment_queue import AssignmentQueue
-from costmodel.exact_any.assignments import (
-    Assignments,
-    Listed,
-    list_assignments,
-    write_floors,
-)
+from costmodel.exact_any.assignments import Assignments, Listed, list_assignments, write_floors
 from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.held import HeldTables, is_large
 from costmodel.exact_any.intensity import Intensity

@@ -24,7 +24,7 @@ Words = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 Cycles = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
 
 Packing = Literal["whole", "dense", "word"]
-"""Whether values stay whole in an access, or lie one after another across accesses."""
+"""Whether values stay whole in an access or in a word, or lie one after another across accesses."""
 
 Tiles = Literal["together", "apart"]
 """Whether the tensors that a level keeps have one place in the nest, or each its own."""

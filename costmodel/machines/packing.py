@@ -45,7 +45,8 @@ def pack(machine: Machine, bits: Sequence[int | None]) -> Packing:
     """How the values of tensors lie in a machine's levels.
 
     `whole` values are not split where an access holds one: floor(W / b) of them in an access of W
-    bits, or ceil(b / W) accesses of one; `dense` ones lie one after another.
+    bits, or ceil(b / W) accesses of one; `dense` ones lie one after another. Of `word` ones a word
+    of w bits holds floor(w / b) whole, or each lies in ceil(b / w) words: so much room they take.
 
     Args:
         machine: the machine.

@@ -35,7 +35,8 @@ LARGEST_COUNT = 2**62
 LARGEST_SIZE = 2**32
 """What the size of a dimension may be at most: all its divisors have to be found."""
 
-Bits = Annotated[int, Field(strict=True, ge=1, le=256)]
+MOST_BITS = 256
+Bits = Annotated[int, Field(strict=True, ge=1, le=MOST_BITS)]
 """Bits of a value: so many that counts of them stay below 2^63."""
 
 # Which tensor of a family is learnt, or stands where a layer's weights stand, by position; a

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter, ValidationError
 
-from costmodel.problems.affine import Bits, Workload
+from costmodel.problems.affine import MOST_BITS, Bits, Workload
 from mapspace.bounded_reading import LONGEST_NUMBER
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
@@ -120,6 +120,8 @@ def read_bits(text: str) -> dict[str, int]:
         if key in found:
             raise ConfigError(f"--bits: {key} is given twice.")
         if len(value) > LONGEST_NUMBER:
-            raise ConfigError(f"--bits: {key}: expected at most 256 bits, got {shown(value)}.")
+            raise ConfigError(
+                f"--bits: {key}: expected at most {MOST_BITS} bits, got {shown(value)}."
+            )
         found[key] = int(value)
     return found

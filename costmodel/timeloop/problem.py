@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from costmodel.problems.affine import MOST_BITS
 from costmodel.timeloop.documents import Part
 from costmodel.timeloop.keys import passed
 from mapspace.errors import ConfigError
@@ -17,7 +18,6 @@ Record = dict[str, Any]
 SHAPES = Path(__file__).parent / "shapes"
 _USUAL_SHAPE = "cnn-layer"
 _NOT_MODELLED = ("densities", "flatten")
-_MOST_BITS = 256
 _BESIDE = frozenset({"shape", "instance", "version", "bitwidths", *_NOT_MODELLED})
 _SHAPE = frozenset({"name", "version", "dimensions", "coefficients", "data-spaces", "data_spaces"})
 _DENSITY = frozenset({"density", "distribution"})
@@ -109,9 +109,9 @@ def _bitwidths(given: Any, place: str) -> dict[str, int]:
     """Bits of a value, by tensor, as a public branch of Timeloop reads them."""
     bits = _mapping(given or {}, place)
     for tensor, value in bits.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_BITS:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_BITS:
             raise ConfigError(
-                f"{place}.{tensor}: expected 1 to {_MOST_BITS} bits, got {shown(value)}."
+                f"{place}.{tensor}: expected 1 to {MOST_BITS} bits, got {shown(value)}."
             )
     return dict(bits)
 

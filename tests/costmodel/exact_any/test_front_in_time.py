@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import pytest
 
 from costmodel.exact_any.choice import load_prover
-from costmodel.exact_any.front import search_front
+from costmodel.exact_any.front import FIRST_MAPPINGS, FrontProver, search_front
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.workloads import workload
+from costmodel.space import Codes
 
 SIZES = dict.fromkeys("abcdef", 64)
 TENSORS = {f"T{place}": list(pair) for place, pair in enumerate(("ab", "bc", "cd", "de", "ef"))}
@@ -38,3 +40,28 @@ def test_tables_of_a_front_take_of_its_time() -> None:
     assert energies == sorted(set(energies), reverse=True)
     assert np.allclose(costs.energy_pj, energies, rtol=1e-9)
     assert np.allclose(costs.latency_cycles, cycles)
+
+
+@pytest.mark.parametrize("seconds", [0.0, None])
+def test_first_mappings_take_of_its_time(
+    seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any, what is known elsewhere is looked at alone; with all that it takes, all are."""
+    space = MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("eyeriss"))
+    offered: list[Codes] = []
+    honest = FrontProver.offer
+
+    def noted(self: FrontProver, codes: Codes) -> None:
+        offered.extend(codes)
+        honest(self, codes)
+
+    monkeypatch.setattr(FrontProver, "offer", noted)
+    known = space.sample(np.random.default_rng(5), 1, feasible=True)[0]
+    front = search_front(space, known=[known], seconds=seconds)
+    assert offered[0].tolist() == known.tolist()
+    assert front.proven is (seconds is None)
+    if seconds is None:
+        first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
+        assert [code.tolist() for code in offered[1 : 1 + len(first)]] == first.tolist()
+    else:
+        assert len(offered) == 1

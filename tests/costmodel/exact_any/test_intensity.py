@@ -141,3 +141,11 @@ def test_few_assignments_are_bounded_where_floors_say_enough() -> None:
     prover.offer(space.sample(np.random.default_rng(0), 4096, feasible=True))
     prover.run()
     assert prover.counts["chains"] < prover.counts["assignments"] / 3
+
+
+def test_no_floor_is_raised_of_no_assignment() -> None:
+    """What another search finds can end all that were to be bounded together."""
+    prover = AnyProver(MapSpace(workload("gemm:M=8,N=8,K=8"), accelerator("mm256")))
+    assert list(prover._raise_floors(prover._orders[0], np.zeros(0, np.int64))) == []
+    prover.run()
+    assert prover.finished

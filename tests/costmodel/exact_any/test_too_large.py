@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from small_hierarchies import random_hierarchy
 
+import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact.energy_units import why_too_slow
-from costmodel.exact_any import problem
+from costmodel.exact_any import choice, problem
 from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_imperfect.chain import Chain
@@ -147,6 +148,18 @@ def test_more_sets_of_kept_tensors_than_are_listed_are_no_proof() -> None:
         "custom leaves open 4.29e+09 ways to keep the tensors of einsum; the exact search looks at "
         "100,000 at most."
     )
+
+
+def test_a_front_without_room_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def loads(space: MapSpace) -> None:
+        pytest.fail("the proof was loaded")
+
+    monkeypatch.setattr(choice, "load_prover", loads)
+    machine = accelerator(hierarchy(5, bypass="searched"))
+    with pytest.raises(ConfigError, match="ways to keep the tensors of einsum"):
+        ms.pareto(product(8), machine, store=False)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,11 @@ def silent() -> dict[str, Any]:
     return {**LEAKING, "levels": levels}
 
 
-def test_what_is_idle_is_what_the_cost_model_does_not_count() -> None:
-    machine, quiet, work = accelerator(LEAKING), accelerator(silent()), workload(WORK)
+@pytest.mark.parametrize("tiles", ["together", "apart"])
+def test_what_is_idle_is_what_the_cost_model_does_not_count(tiles: str) -> None:
+    """Parts of a level whose tiles stand apart leak as the level does."""
+    work = workload(WORK)
+    machine, quiet = (accelerator({**one, "tiles": tiles}) for one in (LEAKING, silent()))
     space = MapSpace(work, machine)
     codes = space.sample(np.random.default_rng(0), 200, feasible=True)
     energies = [
