@@ -66,7 +66,8 @@ LEAST = 1e-6
 """The least bound, of the best, that such a search takes for one."""
 
 LONE = 8
-"""So many assignments of a large lattice are searched so at most, each bounded alone before."""
+"""So many assignments are searched so at most, each bounded alone before: of a large lattice, and
+of smaller ones where there are many others."""
 
 NEAR = 1.02
 """Where bound and best are so near, all that could win is searched at once."""
@@ -184,7 +185,7 @@ class AnyProver(ScoredRun):
             self._bounds.entering = partial(_entering, self._apart, self._keeps)
         self._floors_raised: set[int] = set()
         self._dived: tuple[float, float, float] = (math.inf,) * 3
-        self._lone = LONE
+        self._lone = self._cold = LONE
         self._built = False
         self._work = self._prove()
         self._closed = False
@@ -299,6 +300,7 @@ class AnyProver(ScoredRun):
     ) -> Generator[None, None, list[tuple[int, Weighed]]]:
         """What chains are to bound in a row: of each group assignments that share outer tables."""
         if self._is_cold(one, self._queue.groups[group][1], a):
+            self._cold -= one.shape.cells <= FEW_CELLS
             yield from self._raise_floors(one, np.array([a]))
             found = self._queue.groups[group][1]
             return [(group, self._bounds.weigh(one, found, np.array([a]), shared=True))]
@@ -355,8 +357,8 @@ class AnyProver(ScoredRun):
         tried = self._known.order(float(found.energy[a]), int(found.cycles[a])) >= self._dived
         if tried or not self._lone or not self._settles or self._top > 1:
             return False
-        many = one.shape.cells > FEW_CELLS or found.energy.size > MOST_MATES
-        return many and self._is_far(found, a)
+        many = self._cold > 0 and found.energy.size > MOST_MATES
+        return (many or one.shape.cells > FEW_CELLS) and self._is_far(found, a)
 
     def _take_up(
         self, one: OneOrder, tables: list[ChainTables], group: int, a: int
@@ -410,10 +412,17 @@ class AnyProver(ScoredRun):
         last = max((v for v, rows in enumerate(one.spreads.vectors) if len(rows) > 1), default=0)
         same = left & (found.choice[:, :last] == found.choice[a, :last]).all(axis=1)
         mates = self._could_win(found, np.flatnonzero(same))
-        # Those that need more may never have to be bounded.
+        if not self._is_plain(one):
+            return mates
+        # What they share serves all others, too; those that need more may never have to be bounded.
         primary = self._known.primary(found.energy[mates], found.cycles[mates])
         nearest = mates[np.argsort(primary, kind="stable")[:MOST_MATES]]
         return np.union1d(nearest, mates[mates == a])
+
+    def _is_plain(self, one: OneOrder) -> bool:
+        """Whether an order's assignments differ in what one fan-out spreads alone."""
+        fans_out = sum(len(rows) > 1 for rows in one.spreads.vectors)
+        return fans_out <= 1 and len(self._keeps[one.number]) == 1
 
     def _could_win(self, found: Assignments, chosen: Array) -> Array:
         """Those of assignments that could win."""
@@ -462,6 +471,8 @@ class AnyProver(ScoredRun):
             return
         self._floors_raised.add(one.number)
         left = self._could_win(found, np.flatnonzero(self._queue.left(group)))
+        if len(left) <= MOST_MATES:
+            return  # to look at all tiles takes longer than so few chains
         intensity = Intensity(one, found.keeps)
         for begin in range(0, len(left), AT_ONCE):
             some = left[begin : begin + AT_ONCE]
