@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         accelerator,
         workload,
     )
+    from costmodel.scalesim.reading import ScaleSimInput, from_scalesim
     from costmodel.timeloop.exporting import TimeloopOutput, to_timeloop
     from costmodel.timeloop.reading import TimeloopInput, from_timeloop
     from mapspace import tune
@@ -95,6 +96,7 @@ __all__ = [
     "MappingCosts",
     "MapspaceError",
     "NetworkResult",
+    "ScaleSimInput",
     "SearchResult",
     "SweepResults",
     "TilingSpace",
@@ -114,6 +116,7 @@ __all__ = [
     "explain",
     "explain_mapping",
     "from_onnx",
+    "from_scalesim",
     "from_timeloop",
     "from_torch",
     "make",
@@ -134,6 +137,7 @@ _PLACES = {
     "costmodel": "Accelerator Costs LoopNestModel MaestroModel MapSpace Mapping TilingSpace "
     "Workload accelerator workload",
     "costmodel.timeloop.exporting": "TimeloopOutput to_timeloop",
+    "costmodel.scalesim.reading": "ScaleSimInput from_scalesim",
     "costmodel.timeloop.reading": "TimeloopInput from_timeloop",
     "mapspace": "tune",
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",

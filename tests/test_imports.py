@@ -28,7 +28,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.map_space",
         "costmodel.loop_nest",
         "costmodel.accelforge costmodel.exact costmodel.exact_imperfect costmodel.independent "
-        "costmodel.maestro costmodel.tiling costmodel.timeloop costmodel.zigzag",
+        "costmodel.maestro costmodel.scalesim costmodel.tiling costmodel.timeloop costmodel.zigzag",
         "costmodel.command costmodel.tile_chains",
         "costmodel.exact_any",
         "costmodel.explanation costmodel.models",

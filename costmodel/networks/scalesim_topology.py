@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from costmodel.networks.network_files import ReadLayer, ReadNetwork
 from mapspace.bounded_reading import read_text
@@ -17,9 +18,77 @@ _CONV = ("IFMAP height", "IFMAP width", "filter height", "filter width", "channe
          "filters", "stride")  # fmt: skip
 _GEMM = ("M", "N", "K")
 _MOST_LAYERS = 10_000
+_SPARSITY = re.compile(r"[1-9]\d{0,3}:[1-9]\d{0,3}")
 
 
-def read_scalesim_network(path: Path) -> ReadNetwork:
+class TopologyLayer(NamedTuple):
+    """A line of a topology, as sizes of a convolution; M x N x K is an M x K input of K channels.
+
+    SCALE-Sim runs a layer whose name holds `DP` channel by channel, each with all filters.
+    """
+
+    name: str
+    height: int
+    """Of the input, padding included."""
+    width: int
+    filter_height: int
+    filter_width: int
+    channels: int
+    """That are added up: 1 of a layer that is run channel by channel."""
+    filters: int
+    stride: int
+    times: int
+    """How often it is run: as often as it has channels, or once."""
+    product: bool
+    """Whether the line is a matrix product: M, N, K."""
+    place: str
+    """File and line, which messages start with."""
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Height and width of the output: what a last window lacks counts as computed."""
+        sizes = ((self.height, self.filter_height), (self.width, self.filter_width))
+        rows, columns = (-(-(size - taps + self.stride) // self.stride) for size, taps in sizes)
+        return rows, columns
+
+    @property
+    def pixels(self) -> int:
+        """Of the output, of one filter."""
+        rows, columns = self.output
+        return rows * columns
+
+    @property
+    def window(self) -> int:
+        """Products that one output is the sum of."""
+        return self.filter_height * self.filter_width * self.channels
+
+    @property
+    def macs(self) -> int:
+        """Of one run."""
+        return self.pixels * self.window * self.filters
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What a workload's file holds."""
+        if self.product:
+            return {"gemm": {"M": self.height, "N": self.filters, "K": self.width}}
+        rows, columns = self.output
+        sizes = {"N": 1, "K": self.filters, "C": self.channels, "P": columns, "Q": rows}
+        sizes |= {"R": self.filter_width, "S": self.filter_height}
+        more = {"stride": self.stride, "groups": self.times}
+        return {"cnn": sizes | {key: size for key, size in more.items() if size > 1}}
+
+
+class Topology(NamedTuple):
+    """What a topology's file says."""
+
+    name: str
+    layers: tuple[TopologyLayer, ...]
+    unused: tuple[str, ...]
+    """Columns that change no cost, each with the file."""
+
+
+def read_topology(path: Path) -> Topology:
     """The layers of a topology of convolutions, or of matrix products (columns M, N, K).
 
     Raises:
@@ -31,28 +100,58 @@ def read_scalesim_network(path: Path) -> ReadNetwork:
         raise ConfigError(
             f"{path}: expected SCALE-Sim's topology: a heading that begins with Layer."
         )
-    names = _GEMM if [cell.casefold() for cell in heading[1:4]] == ["m", "n", "k"] else _CONV
-    return ReadNetwork(
-        name=path.stem,
-        layers=tuple(_layers(rows[1:], names, path)),
-        source=f"{path.name}: SCALE-Sim's topology",
-        unused=tuple(f"{path}: {cell}" for cell in heading[len(names) + 2 :] if cell),
+    letters = [cell.casefold() for cell in heading[1:4]]
+    if letters != ["m", "n", "k"] and sorted(letters) == ["k", "m", "n"]:
+        got = ", ".join(heading[1:4])
+        raise ConfigError(
+            f"{path}: heading: expected the columns M, N, K in this order, got {got}."
+        )
+    names = _GEMM if letters == ["m", "n", "k"] else _CONV
+    return Topology(
+        path.stem,
+        tuple(_layers(rows[1:], names, path)),
+        tuple(f"{path}: {cell}" for cell in heading[len(names) + 1 :] if cell),
     )
 
 
-def _layers(rows: Sequence[Sequence[str]], names: Sequence[str], path: Path) -> Iterator[ReadLayer]:
+def read_scalesim_network(path: Path) -> ReadNetwork:
+    """The layers of a topology as a network.
+
+    Raises:
+        ConfigError: as `read_topology`.
+    """
+    topology = read_topology(path)
+    return ReadNetwork(
+        name=topology.name,
+        layers=tuple(ReadLayer(one.name, one.content, one.place) for one in topology.layers),
+        source=f"{path.name}: SCALE-Sim's topology",
+        unused=topology.unused,
+    )
+
+
+def _layers(
+    rows: Sequence[Sequence[str]], names: Sequence[str], path: Path
+) -> Iterator[TopologyLayer]:
     for number, row in enumerate(rows, start=2):
         cells = [cell.strip() for cell in row]
         if not any(cells):
             continue
         place = f"{path}, line {number}"
         sizes = [_size(cells, column, name, place) for column, name in enumerate(names, start=1)]
-        content: dict[str, Any]
+        _check_further(cells[len(names) + 1 :], place)
+        name = cells[0] or f"layer{number - 1}"
         if names is _GEMM:
-            content = {"gemm": dict(zip(_GEMM, sizes, strict=True))}
-        else:
-            content = {"cnn": _convolution(sizes, place)}
-        yield ReadLayer(cells[0] or f"layer{number - 1}", content, place)
+            m, n, k = sizes
+            yield TopologyLayer(name, m, k, 1, k, 1, n, 1, 1, True, place)
+            continue
+        height, width, tall, wide, channels, filters, stride = sizes
+        if tall > height or wide > width:
+            raise ConfigError(f"{place}: a filter of {tall} x {wide} exceeds {height} x {width}.")
+        times = channels if "DP" in name else 1
+        channels //= times
+        yield TopologyLayer(
+            name, height, width, tall, wide, channels, filters, stride, times, False, place
+        )
 
 
 def _size(cells: Sequence[str], column: int, name: str, place: str) -> int:
@@ -64,13 +163,11 @@ def _size(cells: Sequence[str], column: int, name: str, place: str) -> int:
     return int(given)
 
 
-def _convolution(sizes: Sequence[int], place: str) -> dict[str, int]:
-    height, width, tall, wide, channels, filters, stride = sizes
-    if tall > height or wide > width:
-        raise ConfigError(f"{place}: a filter of {tall} x {wide} exceeds {height} x {width}.")
-    # SCALE-Sim rounds up: what its last window lacks counts as computed.
-    rows, columns = (
-        -(-(size - taps + stride) // stride) for size, taps in ((height, tall), (width, wide))
-    )
-    whole = {"N": 1, "K": filters, "C": channels, "P": columns, "Q": rows, "R": wide, "S": tall}
-    return whole | ({"stride": stride} if stride > 1 else {})
+def _check_further(cells: Sequence[str], place: str) -> None:
+    """Refuses what is no sparsity such as 2:4 behind the sizes."""
+    given = [cell for cell in cells if cell]
+    if len(given) > 1 or not all(map(_SPARSITY.fullmatch, given)):
+        raise ConfigError(
+            f"{place}: expected nothing behind the sizes but a sparsity such as 2:4, got "
+            f"{shown(', '.join(given))}."
+        )

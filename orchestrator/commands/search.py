@@ -34,6 +34,7 @@ from orchestrator.commands.options import (
 )
 from orchestrator.commands.search_lines import search_lines, search_timeloop
 from orchestrator.commands.search_networks import search_layers, search_whole
+from orchestrator.commands.search_scalesim import check_scalesim, search_scalesim
 from orchestrator.report.text_table import fitted
 from orchestrator.runs.locations import local_file
 from orchestrator.schemas.json_text import json_text
@@ -60,6 +61,7 @@ class _Asked:
     continued: Place | None
     timeloop: bool
     lenient: bool
+    scalesim: bool
 
     @property
     def name(self) -> str:
@@ -69,7 +71,8 @@ class _Asked:
     @property
     def single(self) -> bool:
         """Whether it is one workload, of its name or of a certificate."""
-        return not self.timeloop and self.network is None and self.problems is None
+        given = (self.timeloop, self.scalesim, self.network is not None, self.problems is not None)
+        return not any(given)
 
     def check(self) -> None:
         """Refuses none and several.
@@ -79,6 +82,9 @@ class _Asked:
         """
         workload, network, problems = self.workload, self.network, self.problems
         check_timeloop(self.timeloop, self.lenient, workload)
+        if self.scalesim:
+            check_scalesim(workload)
+            return
         given = [name for name in (*workload, network, problems) if name is not None]
         if self.continued is not None and not self.single:
             raise click.UsageError("Expected --continue alone or with a WORKLOAD.")
@@ -143,6 +149,11 @@ class _Asked:
 )
 @TIMELOOP
 @LENIENT
+@click.option(
+    "--scalesim",
+    is_flag=True,
+    help="The arguments are SCALE-Sim's files (.cfg, .csv): cycles of its three dataflows.",
+)
 @click.option(
     "--problems",
     type=PLACE,
@@ -255,6 +266,9 @@ def search(
 
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
+    if asked.scalesim:
+        search_scalesim(asked.workload, as_json)
+        return
     asked.check_options({**options, "why_not": why_not, "html": page})
     options["warm_start"] = bool(options["warm_start"])
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}

@@ -11,6 +11,7 @@ from costmodel.machines.accelerators import Accelerator, accelerator
 from costmodel.networks.network import left_out_of, load_network
 from costmodel.networks.network_files import ReadNetwork, distinct_layers
 from costmodel.problems.workloads import workload
+from costmodel.scalesim.configuration import read_configuration
 from costmodel.timeloop.documents import WITHOUT_EFFECT
 from costmodel.timeloop.reading import TimeloopInput, from_timeloop
 from mapspace.errors import ConfigError
@@ -71,6 +72,11 @@ def _facts(file: Path, found: Recognised, sizes: Mapping[str, int]) -> Iterator[
         machine = read_accelforge_machine(file, _WORD_BITS)
         yield from _machine(accelerator(machine.content))
         yield from _named("no effect", machine.unused)
+    elif found.kind == "scalesim-array":
+        read = read_configuration(file)
+        array = read.array
+        yield "modelled", f"{array.rows} x {array.columns} elements, dataflow {array.dataflow}"
+        yield from _named("no effect", read.idle)
     elif found.kind == "machine":
         yield from _machine(accelerator(file))
     elif found.kind == "network":

@@ -10,8 +10,9 @@ from costmodel.timeloop.documents import PARTS
 from mapspace.bounded_reading import read_text
 
 Kind = Literal[
-    "onnx", "torch", "maestro", "maestro-hardware", "scalesim", "timeloop", "zigzag", "accelforge",
-    "accelforge-machine", "accelforge-mapping", "machine", "network", "workload", "other",
+    "onnx", "torch", "maestro", "maestro-hardware", "scalesim", "scalesim-array", "timeloop",
+    "zigzag", "accelforge", "accelforge-machine", "accelforge-mapping", "machine", "network",
+    "workload", "other",
 ]  # fmt: skip
 
 
@@ -81,8 +82,8 @@ def recognised(path: Path) -> Recognised:
             "other", "a table, not SCALE-Sim's topology", "write a network's file of it"
         )
     if suffix == ".cfg" and first.startswith("["):
-        how = "write its array and memories as a machine's file"
-        return Recognised("other", "SCALE-Sim's configuration, which is not read", how)
+        how = "with a topology: mapspace search --scalesim FILE topology.csv"
+        return Recognised("scalesim-array", "SCALE-Sim's configuration", how)
     return _of_text(path, text)
 
 

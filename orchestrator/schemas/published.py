@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, create_model
 from costmodel.loop_nest.record_schema import record_schema, tidied
 from costmodel.machines.machine_summary import MachineSummary
 from orchestrator.runs.progress_file import Progress, Status
-from orchestrator.schemas import evaluations, explained, proofs, runs, search, spaces
+from orchestrator.schemas import evaluations, explained, proofs, runs, scalesim, search, spaces
 from orchestrator.schemas.costs import Costs
 
 
@@ -48,6 +48,7 @@ ANSWERS: Mapping[str, Any] = {
     "search-network-jointly": search.JointAnswer,
     "search-network-resident": search.ResidentAnswer,
     "search-simulator": search.SimulatedAnswer,
+    "search-scalesim": scalesim.ScaleSimAnswer,
     "tile": search.TileAnswer,
     "verify": proofs.VerifyAnswer,
     "pareto": proofs.ParetoAnswer,

@@ -42,6 +42,14 @@ Dimensions { K 8, C 4, R 3, S 3, Y 8, X 8 }
 }
 }
 """
+SCALESIM = """[architecture_presets]
+ArrayHeight: 4
+ArrayWidth: 4
+IfmapSramSzkB: 1
+FilterSramSzkB: 1
+OfmapSramSzkB: 1
+Dataflow: os
+"""
 TABLE = {"title": "so far", "header": ["a"], "rows": [[1.5], ["b"], [None]]}
 FREE = {"name": "free", "bypass": "searched"}
 KEEP = "--accelerator {folder}/free.yaml --keep L1=A"
@@ -87,6 +95,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "run" / "sweep.json").write_text("{}")
     (folder / "run" / "progress.json").write_text(json.dumps(noted))
     (folder / "alexnet.m").write_text(MAESTRO)
+    (folder / "scale.cfg").write_text(SCALESIM)
+    (folder / "layers.csv").write_text("Layer, M, N, K,\nfirst, 4, 5, 6,\n")
     (folder / "design.yaml").write_text(json.dumps(DESIGN))
     (folder / "sweep.yaml").write_text(json.dumps(SWEEP))
     network = {"name": "two", "layers": [{"workload": GEMM, "count": 2}, {"workload": OTHER}]}
@@ -113,6 +123,7 @@ CASES = [
         "search-network-resident",
         "search --network {folder}/chain.yaml --jointly --resident --fused --objective energy",
     ),
+    ("search-scalesim", "search --scalesim {folder}/scale.cfg {folder}/layers.csv"),
     ("tile", "tile gemm:M=64,N=64,K=64 --model tiling --iterations 30"),
     ("verify", "verify {folder}/one.certificate.json"),
     ("verify", "verify {folder}/small.certificate.json --independent"),

@@ -20,7 +20,7 @@ SIMBA = PUBLIC / "21-cosa-simba"
 FILES = {
     "memories: {dram: {size: 1}}\noperational_array: {}\n": "ZigZag's hardware, which is not read",
     "- name: default\n  core_allocation: [1]\n": "ZigZag's mapping, which is not read",
-    "[general]\nrun_name = x\n": "SCALE-Sim's configuration, which is not read",
+    "[general]\nrun_name = x\n": "SCALE-Sim's configuration",
     "K,C,Y,X,R,S\n1,2,3,4,5,6\n": "a table, not SCALE-Sim's topology",
     "{{include_text('x')}}\nproblem: {}\n": "a template of Timeloop's problem",
     "shape: {name: x}\n": "a shape of Timeloop's",
@@ -95,6 +95,19 @@ def test_a_topology_of_scale_sim_is_a_network(tmp_path: Path, capsys: Capture) -
     file.write_text("Layer,M,N,K,\nfirst,4,5,6,\n")
     (layer,) = read_scalesim_network(file).layers
     assert layer.content == {"gemm": {"M": 4, "N": 5, "K": 6}}
+
+
+def test_a_configuration_of_scale_sim_is_checked(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "scale.cfg"
+    keys = "ArrayHeight=4\nArrayWidth=8\nIfmapSramSzkB=1\nFilterSramSzkB=1\nOfmapSramSzkB=1\n"
+    file.write_text(f"[general]\nrun_name=x\n[architecture_presets]\n{keys}Dataflow=is\n")
+    text = printed(capsys, "check", file)
+    assert "4 x 8 elements, dataflow is" in text
+    assert "general.run_name" in text
+    assert f"mapspace search --scalesim {file} topology.csv" in text
+    file.write_text(f"[architecture_presets]\n{keys}")
+    assert call("check", file) == 2
+    assert "missing: Dataflow" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""What `mapspace search --scalesim` prints."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+Dataflow = Literal["os", "ws", "is"]
+
+
+class DataflowAnswer(TypedDict):
+    """One run of a layer by a dataflow, as SCALE-Sim counts.
+
+    Attributes:
+        cycles: of all folds.
+        folds: parts of the layer that the array does one after another.
+        computing: cycles in which operands stream.
+        loading: cycles in which what is stationary is loaded.
+        filling: cycles in which the array fills and drains.
+        mapping_efficiency: share of the elements that have work, on average over folds.
+        utilisation: multiply-accumulates per cycle and element.
+    """
+
+    cycles: int
+    folds: int
+    computing: int
+    loading: int
+    filling: int
+    mapping_efficiency: float
+    utilisation: float
+
+
+class ScaleSimLayer(TypedDict):
+    """A layer of the topology.
+
+    Attributes:
+        times: how often it is run: a layer whose name holds DP once per channel.
+        macs: multiply-accumulates of one run.
+        dataflows: one run by each dataflow.
+        fastest: the dataflow of the fewest cycles.
+        why: why the slowest takes longer than the fastest.
+    """
+
+    name: str
+    times: int
+    macs: int
+    dataflows: dict[Dataflow, DataflowAnswer]
+    fastest: Dataflow
+    why: str
+
+
+class ScaleSimAnswer(TypedDict):
+    """The cycles of three dataflows for every layer of a topology.
+
+    Attributes:
+        topology: its name.
+        rows: of the array.
+        columns: of the array.
+        dataflow: of the configuration.
+        totals: cycles of all layers by each dataflow.
+        fastest: the dataflow of the fewest cycles in all.
+    """
+
+    topology: str
+    rows: int
+    columns: int
+    dataflow: Dataflow
+    layers: list[ScaleSimLayer]
+    totals: dict[Dataflow, int]
+    fastest: Dataflow
