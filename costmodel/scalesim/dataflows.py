@@ -35,7 +35,11 @@ class DataflowCycles:
         fill_and_drain: cycles of one fold for the first operand to reach the last element, and for
             the last result to leave.
         mapping_efficiency: share of the elements that have work, on average over folds.
-        utilisation: multiply-accumulates per cycle and element.
+        macs: multiply-accumulates.
+        elements: of the array.
+        stalls: cycles in which the array waits for the interface; None: they are not counted.
+        cycles_with_prefetch: all cycles, with those before the first fold and until the last output
+            has left; None: likewise.
     """
 
     dataflow: Dataflow
@@ -44,7 +48,10 @@ class DataflowCycles:
     load: int
     fill_and_drain: int
     mapping_efficiency: float
-    utilisation: float
+    macs: int
+    elements: int
+    stalls: int | None = None
+    cycles_with_prefetch: int | None = None
 
     @property
     def fold_cycles(self) -> int:
@@ -53,8 +60,14 @@ class DataflowCycles:
 
     @property
     def cycles(self) -> int:
-        """Of all folds; SCALE-Sim numbers cycles from 0 and reports the last one."""
-        return self.folds * self.fold_cycles - 1
+        """Of all folds with their stalls; SCALE-Sim numbers cycles from 0, and says the last."""
+        return self.folds * self.fold_cycles - 1 + (self.stalls or 0)
+
+    @property
+    def utilisation(self) -> float:
+        """Multiply-accumulates per cycle and element."""
+        # One multiply-accumulate on a 1 x 1 array ends in SCALE-Sim's cycle 0.
+        return self.macs / (max(self.cycles, 1) * self.elements)
 
     @property
     def computing(self) -> int:
@@ -69,7 +82,7 @@ class DataflowCycles:
     @property
     def filling(self) -> int:
         """Cycles in which the array fills and drains."""
-        return self.cycles - self.computing - self.loading
+        return self.cycles - self.computing - self.loading - (self.stalls or 0)
 
 
 def unfolded(layer: TopologyLayer, dataflow: Dataflow) -> tuple[int, int, int]:
@@ -96,7 +109,6 @@ def dataflow_cycles(
     elements = array.rows * array.columns
     load = 0 if dataflow == "os" else array.rows
     through = array.rows + array.columns - 2
-    cycles = folds * (streamed + load + through) - 1
     return DataflowCycles(
         dataflow,
         folds,
@@ -104,6 +116,6 @@ def dataflow_cycles(
         load,
         through,
         over_rows * over_columns / (folds * elements),
-        # One multiply-accumulate on a 1 x 1 array ends in SCALE-Sim's cycle 0.
-        layer.macs / (max(cycles, 1) * elements),
+        layer.macs,
+        elements,
     )

@@ -13,7 +13,8 @@ from costmodel.scalesim.configuration import (
     ScaleSimArray,
     read_configuration,
 )
-from costmodel.scalesim.dataflows import DataflowCycles, dataflow_cycles
+from costmodel.scalesim.dataflows import DataflowCycles
+from costmodel.scalesim.stalls import cycles_with_stalls
 from mapspace.arguments import checked
 from mapspace.errors import ConfigError, together
 
@@ -33,8 +34,8 @@ class ScaleSimInput(NamedTuple):
     """Keys and columns that change no cycle, each with its place."""
 
     def cycles(self, layer: TopologyLayer) -> dict[Dataflow, DataflowCycles]:
-        """Cycles of one run of a layer by each of the three dataflows."""
-        return {flow: dataflow_cycles(self.array, layer, flow) for flow in DATAFLOWS}
+        """Cycles of one run of a layer by each of the three dataflows, with their stalls."""
+        return {flow: cycles_with_stalls(self.array, layer, flow) for flow in DATAFLOWS}
 
 
 @checked

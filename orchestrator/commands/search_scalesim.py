@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import click
 
-from costmodel.scalesim.reading import from_scalesim
 from orchestrator.report.text_table import fitted
 from orchestrator.schemas.json_text import answer_text
 
@@ -34,6 +33,7 @@ def check_scalesim(files: Sequence[str]) -> None:
 
 def search_scalesim(files: Sequence[str], as_json: bool) -> None:
     """Counts the layers of a topology by each dataflow."""
+    from costmodel.scalesim.reading import from_scalesim
     from orchestrator.search.scalesim_cycles import ScaleSimCycles
 
     read = from_scalesim(files)

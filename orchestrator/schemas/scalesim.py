@@ -13,11 +13,14 @@ class DataflowAnswer(TypedDict):
     """One run of a layer by a dataflow, as SCALE-Sim counts.
 
     Attributes:
-        cycles: of all folds.
+        cycles: of all folds with their stalls.
         folds: parts of the layer that the array does one after another.
         computing: cycles in which operands stream.
         loading: cycles in which what is stationary is loaded.
         filling: cycles in which the array fills and drains.
+        stalls: cycles in which it waits for the interface; null: too many to walk through.
+        cycles_with_prefetch: all cycles, with what is loaded before the first fold and what leaves
+            after the last; null: likewise.
         mapping_efficiency: share of the elements that have work, on average over folds.
         utilisation: multiply-accumulates per cycle and element.
     """
@@ -27,6 +30,8 @@ class DataflowAnswer(TypedDict):
     computing: int
     loading: int
     filling: int
+    stalls: int | None
+    cycles_with_prefetch: int | None
     mapping_efficiency: float
     utilisation: float
 

@@ -19,6 +19,7 @@ from orchestrator.schemas.scalesim import (
 )
 
 MOST_EXPLAINED = 3
+TOO_LARGE = "Stalls of the largest layers are not counted: too many cycles to walk through."
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class ScaleSimCycles:
             f"configured {NAMES[array.dataflow]}"
         )
         lines = [*wrapped(head), "", *table_lines(self._table()), ""]
+        if any(one.stalls is None for _, found in self.layers for one in found.values()):
+            lines += [*wrapped(TOO_LARGE), ""]
         for layer, found in self._explained():
             lines += wrapped(f"{layer.name}: {why(found)}", "")
         return "\n".join(lines)
@@ -109,10 +112,11 @@ def why(found: Mapping[Dataflow, DataflowCycles]) -> str:
 def _spent(cycles: DataflowCycles) -> str:
     """What cycles are spent on."""
     load = f", loading {STATIONARY[cycles.dataflow]} {cycles.loading:,}" if cycles.load else ""
+    waits = f", waiting for the interface {cycles.stalls:,}" if cycles.stalls else ""
     folds = "fold" if cycles.folds == 1 else "folds"
     return (
         f"{cycles.folds:,} {folds}: computing {cycles.computing:,} cycles{load}, filling and "
-        f"draining the array {cycles.filling:,}"
+        f"draining the array {cycles.filling:,}{waits}"
     )
 
 
@@ -152,6 +156,8 @@ def _answer(one: DataflowCycles) -> DataflowAnswer:
         "computing": one.computing,
         "loading": one.loading,
         "filling": one.filling,
+        "stalls": one.stalls,
+        "cycles_with_prefetch": one.cycles_with_prefetch,
         "mapping_efficiency": one.mapping_efficiency,
         "utilisation": one.utilisation,
     }
