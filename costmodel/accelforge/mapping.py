@@ -63,7 +63,7 @@ def mapping_record(
     blank = {
         "problem": problem_record(work),
         "arch_name": machine.name,
-        "arch": arch_of(machine),
+        "arch": arch_of(machine, work),
         "mapping": [],
     }
     found = list(records(line, blank, fanouts))

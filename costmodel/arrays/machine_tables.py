@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from costmodel.compiled.by_reference import read_by_reference
 from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.array_passes import ArrayPasses
 from costmodel.machines.levels import Level
 from costmodel.machines.packing import Packing, pack
 from mapspace.errors import ConfigError
@@ -49,9 +50,10 @@ class MachineTables(NamedTuple):
     ingress `[L]` per value; dram `[L]` 1 outside the chip.
 
     Time: shared `[L]` words per cycle read and written together (inf: unlimited); words `[L, T]`
-    of a value on its way; waiting the
-    cycles before the first and after the last word; cycles_per_mac; charged 1 where the first
-    fills of outputs count.
+    of a value on its way; waiting the cycles before the first and after the last word; turns
+    `[L, T]` cycles of the array below a level per word of what is stationary that enters an
+    element, turning 1 where there is an array; cycles_per_mac; charged 1 where the first fills of
+    outputs count.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
     limited 1 where a bandwidth is, bounded `[L]` at which levels; network `[L]` free, of hops or of
@@ -86,6 +88,8 @@ class MachineTables(NamedTuple):
     shared: FloatArray
     words: FloatArray
     waiting: int
+    turns: Array
+    turning: int
     cycles_per_mac: int
     charged: int
     separate: int
@@ -146,6 +150,7 @@ def machine_tables(
         level.min_utilisation * usable_words(level, int(unit))
         for level, unit in zip(levels, packing.unit, strict=True)
     ]
+    turns = _turns(levels, roles)
     bandwidths = [lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels]
     return MachineTables(
         always_kept=np.array(always, dtype=np.int64),
@@ -173,10 +178,12 @@ def machine_tables(
         shared=np.array([level.bandwidth or math.inf for level in levels]),
         words=_words(levels, packing),
         waiting=sum(level.fill_latency + level.drain_latency for level in levels),
+        turns=turns,
+        turning=int(turns.any()),
         cycles_per_mac=accelerator.cycles_per_mac,
         charged=int(accelerator.output_fills == "charged"),
         separate=int(as_timeloop or separate or accelerator.mac_leakage_pj > 0),
-        limited=int(any(bandwidths)),
+        limited=int(any(bandwidths) or turns.any()),
         bounded=np.array([bool(bandwidth) for bandwidth in bandwidths], dtype=np.int64),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
         classed=int(classed),
@@ -189,6 +196,34 @@ def machine_tables(
         ),
         cumulative=int(as_timeloop),
     )
+
+
+def _turns(levels: Sequence[Level], roles: Mapping[str, str]) -> Array:
+    """`[L, T]` cycles of the array below a level per word that comes to one of its elements."""
+    found = np.zeros((len(levels), len(roles)), np.int64)
+    for position, level in enumerate(levels):
+        if level.array is not None:
+            width, height = level.width_height
+            for name in level.array.stationary:
+                if name not in roles and name not in ROLES:
+                    raise ConfigError(
+                        f"accelerator.levels[{level.name}].array.stationary: expected a role "
+                        f"({', '.join(ROLES)}) or a tensor ({', '.join(roles)}), got {name!r}."
+                    )
+            stationary = is_stationary(level.array, roles)
+            if not any(stationary):
+                given = ", ".join(f"{tensor}: {role}" for tensor, role in roles.items())
+                raise ConfigError(
+                    f"accelerator.levels[{level.name}].array.stationary: no tensor is "
+                    f"{' or '.join(level.array.stationary)} ({given})."
+                )
+            found[position, stationary] = sum(level.array.parts(height, width))
+    return found
+
+
+def is_stationary(array: ArrayPasses, roles: Mapping[str, str]) -> list[bool]:
+    """Of every tensor, whether elements of an array hold a word of it while others stream."""
+    return [name in array.stationary or role in array.stationary for name, role in roles.items()]
 
 
 def _network_kind(level: Level, classed: bool) -> int:

@@ -80,6 +80,19 @@ def check_true_counting(tables: NestTables) -> None:
         )
 
 
+def check_no_array(tables: NestTables) -> None:
+    """Refuses machines with arrays whose passes take cycles: remainders are not counted there.
+
+    Raises:
+        ConfigError: there is such an array.
+    """
+    if tables.machine.turning:
+        raise ConfigError(
+            "array: passes are counted with perfect factors, not with remainders; expected "
+            "factors: perfect, or a machine without array."
+        )
+
+
 @by_reference
 class WalkScratch(NamedTuple):
     """Working memory of the pass over imperfect mappings.
@@ -223,7 +236,12 @@ def make_walk(tables: NestTables, remainders: Remainders) -> WalkScratch:
 
 
 def walk_of(tables: NestTables, remainders: Remainders) -> WalkScratch:
-    """This thread's working memory for a space; what it held before is overwritten."""
+    """This thread's working memory for a space; what it held before is overwritten.
+
+    Raises:
+        ConfigError: as `check_no_array`.
+    """
+    check_no_array(tables)
     made: tuple[NestTables, WalkScratch] | None = getattr(_latest, "made", None)
     if made is None or made[0] is not tables:
         made = _latest.made = (tables, make_walk(tables, remainders))

@@ -85,9 +85,20 @@ def _most_accesses(workload: Workload) -> int:
 def why_too_slow(workload: Workload, accelerator: Accelerator) -> str | None:
     """Why cycles may take more than 62 bits, in one line; None if they do not.
 
-    That is where a level's bandwidth is so low that all words that could pass it take longer.
+    That is where a level's bandwidth is so low that all words that could pass it take longer, or
+    passes through an array are so long.
     """
     words = 3 * _most_accesses(workload)
+    turns = sum(
+        sum(level.array.parts(*level.width_height[::-1]))
+        for level in accelerator.levels
+        if level.array
+    )
+    if turns and words * turns >= LARGEST_COUNT:
+        return (
+            f"An array of {accelerator.name} takes {turns:,} cycles a pass; for {workload.name} "
+            f"with {workload.macs:.3g} multiply-accumulates the cycles may not fit 64-bit integers."
+        )
     for level in accelerator.levels:
         for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
             bandwidth = getattr(level, key)

@@ -232,7 +232,7 @@ def _is_the_problem(certificate: Certificate, findings: _Findings) -> bool:
     if isinstance(record["mapping"], list):
         # A whole nest says every number of the machine, but not what it keeps.
         belongs = record["problem"] == nest_problem(workload) and any(
-            record["arch"] == arch_of(one) for one in machines
+            record["arch"] == arch_of(one, workload) for one in machines
         )
         return same & findings.check(
             belongs,

@@ -115,5 +115,6 @@ def _largest_energy(space: MapSpace) -> float:
     accesses = float(tables.macs) * tensors * max(1, overlap)
     fanout = float(tables.fanout.max())
     largest = accesses * (per_word + 4 * fanout * network) + tables.macs * tables.mac_energy
-    cycles = float(tables.macs) * float(machine.cycles_per_mac) + float(machine.waiting)
+    per_mac = float(machine.cycles_per_mac) + float(machine.turns.sum())
+    cycles = float(tables.macs) * per_mac + float(machine.waiting)
     return largest + cycles * leaking

@@ -309,7 +309,7 @@ class Counter:
                 port = ports.get(index, index)
                 read[port] += width * float(reads) / float(steps)
                 written[port] += width * float(fills + updates) / float(steps)
-        slowest = steps
+        slowest = steps + self._turning(tiling, orders, cycles, known)
         for level, reading, writing in zip(levels, read, written, strict=True):
             rates = [1.0]
             if level.read_bandwidth is not None and reading > 0:
@@ -323,6 +323,24 @@ class Counter:
         for leakage, working in zip(self._leakage, instances, strict=True):
             energy += leakage * slowest * working
         return Fraction(energy, self._unit), slowest
+
+    def _turning(self, tiling: Tiling, orders: Orders, steps: int, known: dict[object, int]) -> int:
+        """Cycles in which arrays are loaded, filled and drained, a pass after the other."""
+        cycles = 0
+        for position, level in enumerate(self.accelerator.levels):
+            if level.array is None:
+                continue
+            width, height = level.mesh or (level.fanout, 1)
+            for t, (name, role) in enumerate(self.workload.roles.items()):
+                if not {name, role} & set(level.array.stationary):
+                    continue
+                inside = range(position + 1, len(tiling.keep))
+                elements = [index for index in inside if t in tiling.keep[index]]
+                passes = (
+                    self._entering(tiling, orders, t, elements[0], known) if elements else steps
+                )
+                cycles += passes * sum(level.array.parts(height, width))
+        return cycles
 
     def _charge(self, t: int, index: int, words: tuple[int, int, int], working: int) -> int:
         """Energy of what one of so many working instances of a level reads, fills and updates."""

@@ -424,6 +424,42 @@ def _level_cycles(
 
 
 @part
+def words_of_elements(
+    tables: NestTables,
+    scratch: Scratch,
+    level: int,
+    t: int,
+    loops: tuple[int, int],
+) -> int:
+    """Words of tensor t that come to an element of the array below a level, one pass each.
+
+    An element is an instance of the next level inwards that keeps the tensor; without such a level
+    every multiply-accumulate takes a word of its own.
+    """
+    for inner in range(level + 1, tables.capacity.size):
+        if scratch.kept[inner, t]:
+            words: int = words_entering(tables, scratch, t, inner, scratch.tile[inner, t], loops[0])
+            return words
+    return loops[1]
+
+
+@part
+def _turning(
+    tables: NestTables,
+    scratch: Scratch,
+    loops: tuple[int, int],
+) -> int:
+    """Cycles in which arrays are loaded, filled and drained, pass after pass."""
+    cycles = 0
+    for level in range(tables.capacity.size):
+        for t in range(tables.sliding.size):
+            turn = tables.machine.turns[level, t]
+            if turn > 0:
+                cycles += turn * words_of_elements(tables, scratch, level, t, loops)
+    return cycles
+
+
+@part
 def _has_figures(
     scratch: Scratch,
 ) -> bool:
@@ -513,6 +549,8 @@ def evaluate_mappings(
         steps = loops[1] * machine.cycles_per_mac
         total = tables.macs * tables.mac_energy + hop_energy
         slowest = float(steps)
+        if machine.turning:
+            slowest += _turning(tables, scratch, loops)
         for level in range(levels):
             if machine.separate:
                 total += _charge_level(tables, scratch, level)

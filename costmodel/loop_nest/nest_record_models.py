@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from costmodel.arrays.projections import Projection
+from costmodel.machines.array_passes import ArrayPasses
 from costmodel.machines.levels import ActionEnergies, Cycles, Packing, Words
 from costmodel.machines.machine import Counting
 from costmodel.problems.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS, Bits
@@ -89,6 +90,8 @@ class NestLevel(_Instances):
     leakage_pj: NonNegativeNumber = 0.0
     network_fill_latency: Cycles = 0
     network_drain_latency: Cycles = 0
+    array: ArrayPasses | None = None
+    """What passes through the elements below take, where they are a systolic array."""
     multicast: Annotated[bool, Field(strict=True)] = True
     spatial_reduction: Annotated[bool, Field(strict=True)] = True
     banks: Size | None = None

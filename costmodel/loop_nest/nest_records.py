@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from costmodel.arrays.remainders import check_true_counting, make_walk
+from costmodel.arrays.remainders import check_no_array, check_true_counting, make_walk
 from costmodel.arrays.scratch import make_scratch, most_classes
 from costmodel.arrays.tables import NestTables
 from costmodel.costs import STATUS_OK, FloatArray
@@ -160,6 +160,7 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
         macs = np.full(len(codes), float(group.problem.macs))
         if imperfect:
             tables = tables._replace(truly=int(group.truly))
+            check_no_array(tables)
             walk = make_walk(tables, remainders)
             details = make_details(tables, len(codes), classes=walk.classes.shape[1])
             evaluate_imperfect(tables, remainders, scratch, walk, codes, costs, details, macs)

@@ -95,6 +95,7 @@ def _level(level: NestLevel) -> dict[str, object]:
         "ingress_pj": network.ingress_pj if network else 0.0,
         "fill_latency": level.network_fill_latency,
         "drain_latency": level.network_drain_latency,
+        "array": level.array,
         "spatial": None
         if level.multicast and level.spatial_reduction
         else {"multicast": level.multicast, "reduction": level.spatial_reduction},

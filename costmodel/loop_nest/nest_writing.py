@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+from costmodel.arrays.machine_tables import is_stationary
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.levels import Level, SpatialRules
 from costmodel.map_space.mapping import LevelMapping, Mapping
@@ -17,7 +19,7 @@ def nest_record(workload: Workload, machine: Accelerator, mapping: Mapping) -> R
     return {
         "problem": problem_record(workload),
         "arch_name": machine.name,
-        "arch": arch_of(machine),
+        "arch": arch_of(machine, workload),
         "mapping": [_loops(level) for level in mapping.levels],
     }
 
@@ -36,13 +38,18 @@ def problem_record(workload: Workload) -> Record:
     return {"name": workload.name, "dims": dict(workload.dimensions), "tensors": tensors}
 
 
-def arch_of(machine: Accelerator) -> Record:
-    """The `arch` part of such a record: every number of the machine, not what it keeps."""
+def arch_of(machine: Accelerator, workload: Workload | None = None) -> Record:
+    """The `arch` part of such a record: every number of the machine, not what it keeps.
+
+    Args:
+        machine: the machine.
+        workload: whose tensors are meant by roles; None: they stay roles.
+    """
     levels = []
     instances, width, height = 1, 1, 1
     for level in machine.levels:
         where = {"instances": instances, "meshX": width, "meshY": height}
-        levels.append(_level(machine, level) | where)
+        levels.append(_level(machine, level) | _array(level, workload) | where)
         instances *= level.fanout
         width *= level.width_height[0]
         height *= level.width_height[1]
@@ -58,6 +65,17 @@ def arch_of(machine: Accelerator) -> Record:
     if machine.counting != "timeloop":
         arch["counting"] = machine.counting
     return arch
+
+
+def _array(level: Level, workload: Workload | None) -> Record:
+    """What passes through the children take; a record knows tensors, and no roles of inputs."""
+    if level.array is None:
+        return {}
+    written = level.array.model_dump(mode="json")
+    if workload is not None:
+        roles = workload.roles
+        written["stationary"] = list(itertools.compress(roles, is_stationary(level.array, roles)))
+    return {"array": written}
 
 
 def _level(machine: Accelerator, level: Level) -> Record:

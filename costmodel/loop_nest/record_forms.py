@@ -132,7 +132,7 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
         )
     if machine is not None:
         whole["arch_name"] = machine.name
-        whole["arch"] = arch_of(machine) if nest else arch_record(machine)
+        whole["arch"] = arch_of(machine, work) if nest else arch_record(machine)
     if nest:
         whole["mapping"] = _levels(whole, work, machine)
     return whole

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from costmodel.machines.array_passes import ArrayPasses
 from costmodel.machines.component_entries import Component, LevelSources
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
@@ -58,7 +59,7 @@ _WITHOUT_EFFECT = frozenset(
 
 NETWORK_KEYS = (
     "fanout", "mesh", "spatial", "hop_energy_pj", "router_pj", "ingress_pj", "fill_latency",
-    "drain_latency",
+    "drain_latency", "array",
 )  # fmt: skip
 """What an entry says of the way to its children rather than of the buffer."""
 
@@ -185,6 +186,8 @@ class Level(StrictModel):
     """Cycles until that network delivers its first word."""
     drain_latency: Cycles = 0
     """Cycles until that network has returned its last word."""
+    array: ArrayPasses | None = None
+    """What passes through the children take, where they are the elements of a systolic array."""
     beside: Name | None = None
     """A name that consecutive levels share which are buffers side by side."""
     shares: Name | None = None
@@ -233,6 +236,12 @@ class Level(StrictModel):
                 f"mesh: expected width x height = fanout = {self.fanout}, "
                 f"got {self.mesh[0]} x {self.mesh[1]}."
             )
+        if self.array is not None:
+            width, height = self.width_height
+            if self.fanout == 1:
+                raise ValueError("array: expected children, got fanout: 1.")
+            if wrong := self.array.problem(height, width):
+                raise ValueError(wrong)
         if self.capacity_words == 0 and self.technology is None and not set(self.bypass) >= _ROLES:
             raise ValueError(
                 "capacity_words: expected at least 1, got 0; a level that holds nothing has "

@@ -149,6 +149,7 @@ class Machine(StrictModel):
                 "overflow: expected invalid where levels share one room, got bypass: which tensor "
                 "would go is not said."
             )
+        problem = problem or self._array_problem()
         if problem:
             raise ValueError(problem)
         return self
@@ -161,6 +162,24 @@ class Machine(StrictModel):
             if getattr(self, key) == type(self).model_fields[key].default:
                 written.pop(key, None)
         return written
+
+    def _array_problem(self) -> str | None:
+        """What is wrong with passes through arrays, in one line, or None."""
+        for position, level in enumerate(self.levels):
+            if level.array is None:
+                continue
+            where = f"levels[{position}].array"
+            if self.factors == "imperfect" or self.counting == "true":
+                return f"{where}: passes are counted with perfect factors, not with remainders."
+            if self.overflow == "bypass":
+                return f"{where}: expected overflow: invalid, got bypass."
+            for name in level.array.stationary:
+                if all(name in inner.bypass for inner in self.levels[position + 1 :]):
+                    return (
+                        f"{where}.stationary: expected a level inside {level.name} that keeps "
+                        f"{name}."
+                    )
+        return None
 
     @property
     def level_names(self) -> tuple[str, ...]:

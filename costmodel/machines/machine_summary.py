@@ -349,4 +349,8 @@ def _network(level: Level) -> str:
     ]
     if level.fill_latency or level.drain_latency:
         parts.append(f"{level.fill_latency} + {level.drain_latency} cycles to fill and drain")
+    if level.array is not None:
+        load, fill, drain = level.array.parts(*level.width_height[::-1])
+        names = " or ".join(level.array.stationary)
+        parts.append(f"{load} + {fill} + {drain} cycles to load, fill and drain per {names}")
     return ", ".join(parts)

@@ -87,6 +87,7 @@ def resident_machine(machine: Accelerator, roles: Sequence[str], words: int) -> 
             "spatial": None,
             "beside": None,
             "hop_energy_pj": 0.0,
+            "array": None,
         }
         free: dict[str, Any] = {
             "router_pj": 0.0,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays import feasibility
-from costmodel.arrays.remainders import check_true_counting, remainders_of
+from costmodel.arrays.remainders import check_no_array, check_true_counting, remainders_of
 from costmodel.arrays.scratch import scratch_of
 from costmodel.arrays.tables import build_tables
 from costmodel.costs import STATUS_OK, explain_status
@@ -130,6 +130,8 @@ class MapSpace:
             return
         self.tables, attributes = build_tables(operation, machine)
         self.constraints = all_constraints(operation, machine, constraints)
+        if self.tables.imperfect:
+            check_no_array(self.tables)
         if self.tables.truly:
             check_true_counting(self.tables)
         if self.tables.imperfect and self.constraints is not None:

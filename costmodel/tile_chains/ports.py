@@ -23,7 +23,9 @@ from costmodel.tile_chains.weights import Weights
 class Port(NamedTuple):
     """What a level can read, take in, or both, in words per cycle of one instance.
 
-    level: the first of those that share it; stop: the one past their last.
+    level: the first of those that share it; stop: the one past their last. What neither reads nor
+    writes are the elements at work: their multiply-accumulates, and what passes through arrays take
+    beside them, which is linear in the words that enter tiles as well.
     """
 
     level: int
@@ -53,7 +55,9 @@ def _list_ports(space: MapSpace) -> list[Port]:
             Port(level, stop, False, True, write),
             Port(level, stop, True, True, shared),
         ]
-    return [port for port in found if np.isfinite(port.bandwidth)]
+    found = [port for port in found if np.isfinite(port.bandwidth)]
+    levels = int(space.tables.capacity.size)
+    return [*found, Port(0, levels, False, False, 1.0)] if space.tables.machine.turning else found
 
 
 class Prices(NamedTuple):
@@ -111,6 +115,17 @@ def port_weights(
         moving, said, bandwidth, np.array(keeps), found.groups, found.outer,
         weight, own,
     )  # fmt: skip
+    for place, port in enumerate(listed):
+        if not (port.reads or port.writes):
+            machine = space.tables.machine
+            for level, t in zip(*np.nonzero(machine.turns), strict=True):
+                kept = [at for at in range(level + 1, len(keeps)) if (keeps[at] >> t) & 1]
+                if kept:
+                    weight[place, :, kept[0], t] += machine.turns[level, t]
+                else:
+                    steps = (found.cycles - machine.waiting) // machine.cycles_per_mac
+                    own[place, :, t] += machine.turns[level, t] * steps
+            own[place, :, 0] += found.cycles - machine.waiting
     return PortWeights(weight, own)
 
 

@@ -54,7 +54,7 @@ def to_timeloop(
         no_place(f"{device.name}.levels: banks", left_out)
         levels = [level.model_copy(update={"banks": None}) for level in device.levels]
         device = device.model_copy(update={"levels": tuple(levels)})
-    record = {"problem": problem_record(work), "arch": arch_of(device)}
+    record = {"problem": problem_record(work), "arch": arch_of(device, work)}
     text = files_text(record, entries, left_out=left_out)
     # It changes no count, and Timeloop has none.
     clock = [f"{device.name}.clock_ghz: {device.clock_ghz:g}"] if device.clock_ghz != 1 else []

@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
+from costmodel.loop_nest.passes import passes_of
 from costmodel.machines.levels import Level
 from costmodel.machines.packing import pack
 from costmodel.map_space.map_space import MapSpace
@@ -21,7 +22,7 @@ from orchestrator.schemas.costs import LimitAnswer
 COMPUTE = "compute"
 LATENCY = "network latency"
 
-Kind = Literal["compute", "bandwidth", "latency", "capacity"]
+Kind = Literal["compute", "array", "bandwidth", "latency", "capacity"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,13 @@ class Limit:
 
     Attributes:
         name: `compute`, a level and what crosses it such as `DRAM reads`, or a level.
-        amount: multiply-accumulate units at work, words per cycle and instance, or words held.
+        amount: multiply-accumulate units at work, words per cycle and instance, or words held; of
+            an array cycles in which it is loaded, filled or drained.
         most: units that there are, the bandwidth, or the words that a level takes (all copies of
-            its tiles counted once); of a latency, the mapping's cycles.
+            its tiles counted once); of a latency and of an array, the mapping's cycles.
         kind: which of these.
-        cycles: what the mapping would take if nothing else held it up; 0 of a capacity.
+        cycles: what the mapping would take if nothing else held it up; 0 of a capacity. Those of
+            computing and of arrays come one after another.
     """
 
     name: str
@@ -64,7 +67,7 @@ class Limit:
             return f"compute: {self.amount:,.0f} of {self.most:,.0f} elements at work"
         if self.kind == "capacity":
             return f"{self.name}: {self.amount:,.0f} of {self.most:,.0f} words"
-        if self.kind == "latency":
+        if self.kind in ("latency", "array"):
             return f"{self.name}: {self.amount:,.0f} of {self.most:,.0f} cycles"
         return f"{self.name}: {self.amount:.4g} of {self.most:g} words per cycle"
 
@@ -88,6 +91,14 @@ def limits_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> tu
     busy = math.prod(factor for level in levels for factor in level.spatial.values())
     steps = space.workload.macs * machine.cycles_per_mac / busy
     found = [Limit(COMPUTE, busy, machine.processing_elements, "compute", steps)]
+    for one in passes_of(space, code):
+        for what, took in (
+            ("loading", one.loading),
+            ("filling", one.filling),
+            ("draining", one.draining),
+        ):
+            if took:
+                found.append(Limit(f"{one.level} {what}", took, cycles, "array", took))
     waiting = sum(level.fill_latency + level.drain_latency for level in machine.levels)
     if waiting:
         found.append(Limit(LATENCY, waiting, cycles, "latency", waiting))
@@ -123,10 +134,15 @@ def slowest(limits: tuple[Limit, ...]) -> Limit:
 
     Returns:
         The transfer that takes longest, where the multiply-accumulate units wait for it; else the
-        units themselves. Latencies are added to either.
+        units themselves, or what an array does most of beside computing, if that is more. Latencies
+        are added to either.
     """
-    rates = [limit for limit in limits if limit.kind in ("compute", "bandwidth")]
-    return max(rates, key=lambda limit: limit.cycles)
+    units = [limit for limit in limits if limit.kind in ("compute", "array")]
+    ports = [limit for limit in limits if limit.kind == "bandwidth"]
+    slow = max(ports, key=lambda limit: limit.cycles, default=None)
+    if slow is not None and slow.cycles > sum(limit.cycles for limit in units):
+        return slow
+    return max(units, key=lambda limit: limit.cycles)
 
 
 def limits_text(limits: tuple[Limit, ...]) -> Iterator[tuple[str, str]]:

@@ -215,7 +215,7 @@ def cycles_figure(drawn: DrawnMapping) -> Figure:
     figure = plain_figure(10.0, 0.9 + 0.32 * len(timed))
     panel = figure.subplots()
     places = range(len(timed))
-    colours = [INK if one.kind == "compute" else BLUE for one in timed]
+    colours = [INK if one.kind in ("compute", "array") else BLUE for one in timed]
     panel.barh(places, [one.cycles for one in timed], 0.62, color=colours)
     for place, one in zip(places, timed, strict=True):
         panel.annotate(

@@ -66,7 +66,15 @@ def has_an_order(key: str, base: Accelerator, grid: Mapping[str, Any]) -> bool:
         return fixed and levels[0].banks is None and levels[0].min_utilisation == 0
     if field != "fanout":
         return False
-    network = {"mesh", "spatial", "hop_energy_pj", "router_pj", "ingress_pj", "cluster_size"}
+    network = {
+        "mesh",
+        "spatial",
+        "hop_energy_pj",
+        "router_pj",
+        "ingress_pj",
+        "cluster_size",
+        "array",
+    }
     return (
         not swept & network
         and _silent(levels[0])
@@ -104,7 +112,7 @@ def felt_with(key: str, base: Accelerator, grid: Mapping[str, Any]) -> list[str]
 def _silent(level: Level) -> bool:
     """Whether a level's network has neither form nor price."""
     free = level.hop_energy_pj == level.router_pj == level.ingress_pj == 0
-    return level.mesh is None and level.spatial is None and free
+    return level.mesh is None and level.spatial is None and level.array is None and free
 
 
 def extreme_of(levels: list[Level], *, best: bool) -> Level:

@@ -221,7 +221,7 @@ def _machine_of(
     known, name = None, record.get("arch_name")
     if "accelerator" in record:
         known = accelerator(record["accelerator"])
-    elif name in accelerator_names() and arch_of(accelerator(name)) == whole["arch"]:
+    elif name in accelerator_names() and arch_of(accelerator(name), work) == whole["arch"]:
         known = accelerator(name)
     arch = validate(HasNestArch, whole, "").arch
     machine = nest_accelerator(arch, of_bits=any(work.bits_by_tensor))

@@ -278,6 +278,14 @@ def add_keys(rng: np.random.Generator, machine: Data) -> None:
             levels[1] |= {key: value for key, value in levels[2].items() if key in SHARED_KEYS}
     elif rng.random() < 0.15 and "banks" not in levels[-1]:
         levels[-1]["tiles"] = "apart"
+    fanning = [level for level in levels[:-1] if level.get("fanout", 1) > 1]
+    if fanning and rng.random() < 0.4:
+        fanning[0]["array"] = {
+            "stationary": str(rng.choice(["input", "weight", "output"])),
+            "load": int(rng.integers(0, 3)),
+            "fill": "rows + columns - 2",
+            "drain": int(rng.integers(0, 2)),
+        }
 
 
 def said_keys(machine: Data) -> set[str]:

@@ -195,8 +195,8 @@ LEVEL_KEYS = (
     "technology, keep, bypass, component, area_mm2, sources, energy_pj, block_words, "
     "cluster_size, address_pj, leakage_pj, read_bandwidth, "
     "write_bandwidth, bandwidth, multiple_buffering, min_utilisation, banks, fanout, mesh, axes, "
-    "spatial, hop_energy_pj, router_pj, ingress_pj, fill_latency, drain_latency, beside, shares, "
-    "tiles."
+    "spatial, hop_energy_pj, router_pj, ingress_pj, fill_latency, drain_latency, array, beside, "
+    "shares, tiles."
 )
 
 

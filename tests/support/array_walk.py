@@ -1,0 +1,118 @@
+"""What passes through an array take, by a walk in plain Python, and random nests for it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+from small_hierarchies import random_machine, smaller
+from small_problems import every_mapping, random_parts
+
+from costmodel import Codes, MapSpace, accelerator, workload
+from costmodel.costs import OBJECTIVES, Objective
+from mapspace.errors import ConfigError
+
+Tile = frozenset[tuple[int, ...]]
+MOST_MAPPINGS = 8000
+
+
+def walked_passes(space: MapSpace, code: Codes, position: int) -> int:
+    """Words that come to the first element of the array below a level, tile after tile.
+
+    Every step of all temporal loops is taken, outermost first; a word that the tile before had is
+    there already.
+
+    Args:
+        space: the map space.
+        code: `[D]` a feasible mapping.
+        position: of the level that has `array`.
+    """
+    mapping, work = space.describe(code), space.workload
+    array = space.accelerator.levels[position].array
+    assert array is not None
+    passes = 0
+    for tensor in work.tensors:
+        if not {tensor.name, work.roles[tensor.name]} & set(array.stationary):
+            continue
+        kept = [
+            index
+            for index in range(position + 1, len(mapping.levels))
+            if tensor.name in mapping.levels[index].keep
+        ]
+        # Without a level that keeps it every step takes a word of its own.
+        stop = kept[0] if kept else len(mapping.levels)
+        tile = dict.fromkeys(work.dimensions, 1)
+        for level in mapping.levels[stop:]:
+            for name in tile:
+                tile[name] *= level.temporal[name] * level.spatial.get(name, 1)
+        loops = _loops(space, code, stop)
+        before: Tile = frozenset()
+        for counts in itertools.product(*(range(trips) for _, trips, _ in loops)):
+            start = dict.fromkeys(work.dimensions, 0)
+            for count, (name, _, step) in zip(counts, loops, strict=True):
+                start[name] += count * step
+            held = _words(tensor, start, tile)
+            passes += len(held) if not kept else len(held - before)
+            before = held
+    return passes
+
+
+def _loops(space: MapSpace, code: Codes, stop: int) -> list[tuple[str, int, int]]:
+    """Dimension, trips and step of the temporal loops outside a level, outermost first."""
+    mapping = space.describe(code)
+    found = []
+    for index, level in enumerate(mapping.levels[:stop]):
+        inside = dict.fromkeys(space.workload.dimensions, 1)
+        for inner in mapping.levels[index + 1 :]:
+            for name in inside:
+                inside[name] *= inner.temporal[name] * inner.spatial.get(name, 1)
+        for name in inside:
+            inside[name] *= level.spatial.get(name, 1)
+        steps = dict(inside)
+        own = []
+        for name in reversed(level.order):
+            own.append((name, level.temporal[name], steps[name]))
+            steps[name] *= level.temporal[name]
+        found += own[::-1]
+    return found
+
+
+def _words(tensor: Any, start: dict[str, int], tile: dict[str, int]) -> Tile:
+    axes = []
+    for axis in tensor.axes:
+        reached = {
+            sum(
+                factor * (start[name] + offset)
+                for (name, factor), offset in zip(axis.terms, offsets, strict=True)
+            )
+            for offsets in itertools.product(*(range(tile[name]) for name, _ in axis.terms))
+        }
+        axes.append(sorted(reached))
+    return frozenset(itertools.product(*axes))
+
+
+def random_array(seed: int, most: int = MOST_MAPPINGS) -> tuple[MapSpace, Codes, Objective]:
+    """A map space of a machine with arrays, its feasible mappings, and an objective."""
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        machine = random_machine(rng)
+        fanning = [one for one in machine["levels"][:-1] if one.get("fanout", 1) > 1]
+        for level in fanning:
+            if rng.random() < 0.8:
+                level["array"] = {
+                    "stationary": str(rng.choice(["input", "weight", "output"])),
+                    "load": int(rng.integers(0, 4)),
+                    "fill": "rows + columns - 2",
+                    "drain": int(rng.integers(0, 3)),
+                }
+        try:
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+        if not space.tables.machine.turning:
+            continue
+        codes = every_mapping(space, most)
+        if codes is not None and len(codes):
+            return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
