@@ -23,9 +23,9 @@ from costmodel.tile_chains.weights import Weights
 class Port(NamedTuple):
     """What a level can read, take in, or both, in words per cycle of one instance.
 
-    level: the first of those that share it; stop: the one past their last. What neither reads nor
-    writes are the elements at work: their multiply-accumulates, and what passes through arrays take
-    beside them, which is linear in the words that enter tiles as well.
+    level: the first of those that share it; stop: the one past their last. One that turns is no
+    level's: the elements at work, with their multiply-accumulates and what passes through arrays
+    take beside them, which is linear in the words that enter tiles as well (lemma 12d).
     """
 
     level: int
@@ -33,6 +33,7 @@ class Port(NamedTuple):
     reads: bool
     writes: bool
     bandwidth: float
+    turns: bool = False
 
 
 def ports(space: MapSpace) -> list[Port]:
@@ -57,7 +58,11 @@ def _list_ports(space: MapSpace) -> list[Port]:
         ]
     found = [port for port in found if np.isfinite(port.bandwidth)]
     levels = int(space.tables.capacity.size)
-    return [*found, Port(0, levels, False, False, 1.0)] if space.tables.machine.turning else found
+    return (
+        [*found, Port(0, levels, False, False, 1.0, True)]
+        if space.tables.machine.turning
+        else found
+    )
 
 
 class Prices(NamedTuple):
@@ -116,7 +121,7 @@ def port_weights(
         weight, own,
     )  # fmt: skip
     for place, port in enumerate(listed):
-        if not (port.reads or port.writes):
+        if port.turns:
             machine = space.tables.machine
             for level, t in zip(*np.nonzero(machine.turns), strict=True):
                 kept = [at for at in range(level + 1, len(keeps)) if (keeps[at] >> t) & 1]
