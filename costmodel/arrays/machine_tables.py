@@ -17,6 +17,7 @@ from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.array_passes import ArrayPasses
 from costmodel.machines.levels import Level
 from costmodel.machines.packing import Packing, pack
+from costmodel.machines.transfers import EVERY, value_of
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]
@@ -52,8 +53,9 @@ class MachineTables(NamedTuple):
     Time: shared `[L]` words per cycle read and written together (inf: unlimited); words `[L, T]`
     of a value on its way; waiting the cycles before the first and after the last word; turns
     `[L, T]` cycles of the array below a level per word of what is stationary that enters an
-    element, turning 1 where there is an array; cycles_per_mac; charged 1 where the first fills of
-    outputs count.
+    element, turning 1 where there is an array; startup `[L, T]` cycles before each tile, single
+    `[L, T]` 1 where work waits for it, asking 1 where either is said; cycles_per_mac; charged 1
+    where the first fills of outputs count.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
     limited 1 where a bandwidth is, bounded `[L]` at which levels; network `[L]` free, of hops or of
@@ -90,6 +92,9 @@ class MachineTables(NamedTuple):
     waiting: int
     turns: Array
     turning: int
+    startup: Array
+    single: Array
+    asking: int
     cycles_per_mac: int
     charged: int
     separate: int
@@ -151,6 +156,7 @@ def machine_tables(
         for level, unit in zip(levels, packing.unit, strict=True)
     ]
     turns = _turns(levels, roles)
+    startup, single = _transfers(levels, roles)
     bandwidths = [lv.read_bandwidth or lv.write_bandwidth or lv.bandwidth for lv in levels]
     return MachineTables(
         always_kept=np.array(always, dtype=np.int64),
@@ -180,10 +186,13 @@ def machine_tables(
         waiting=sum(level.fill_latency + level.drain_latency for level in levels),
         turns=turns,
         turning=int(turns.any()),
+        startup=startup,
+        single=single,
+        asking=int(startup.any() or single.any()),
         cycles_per_mac=accelerator.cycles_per_mac,
         charged=int(accelerator.output_fills == "charged"),
         separate=int(as_timeloop or separate or accelerator.mac_leakage_pj > 0),
-        limited=int(any(bandwidths) or turns.any()),
+        limited=int(any(bandwidths) or turns.any() or startup.any() or single.any()),
         bounded=np.array([bool(bandwidth) for bandwidth in bandwidths], dtype=np.int64),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),
         classed=int(classed),
@@ -219,6 +228,25 @@ def _turns(levels: Sequence[Level], roles: Mapping[str, str]) -> Array:
                 )
             found[position, stationary] = sum(level.array.parts(height, width))
     return found
+
+
+def _transfers(levels: Sequence[Level], roles: Mapping[str, str]) -> tuple[Array, Array]:
+    """`[L, T]` cycles before each tile, and 1 where work waits for it."""
+    known = {*roles, *ROLES, EVERY}
+    for level in levels:
+        for key in ("startup", "buffering"):
+            for name, _ in getattr(level, key):
+                if name not in known:
+                    raise ConfigError(
+                        f"accelerator.levels[{level.name}].{key}: expected a role "
+                        f"({', '.join(ROLES)}) or a tensor ({', '.join(roles)}), got {name!r}."
+                    )
+    startup = [[value_of(one.startup, *each, 0) for each in roles.items()] for one in levels]
+    single = [
+        [value_of(one.buffering, *each, "double") == "single" for each in roles.items()]
+        for one in levels
+    ]
+    return np.array(startup, np.int64), np.array(single, np.int64)
 
 
 def is_stationary(array: ArrayPasses, roles: Mapping[str, str]) -> list[bool]:

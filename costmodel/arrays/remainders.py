@@ -81,15 +81,16 @@ def check_true_counting(tables: NestTables) -> None:
 
 
 def check_no_array(tables: NestTables) -> None:
-    """Refuses machines with arrays whose passes take cycles: remainders are not counted there.
+    """Refuses machines whose arrays or tiles take cycles: remainders are not counted there.
 
     Raises:
-        ConfigError: there is such an array.
+        ConfigError: there are such cycles.
     """
-    if tables.machine.turning:
+    if tables.machine.turning or tables.machine.asking:
+        said = "array: passes" if tables.machine.turning else "startup, buffering: tiles"
         raise ConfigError(
-            "array: passes are counted with perfect factors, not with remainders; expected "
-            "factors: perfect, or a machine without array."
+            f"{said} are counted with perfect factors, not with remainders; expected factors: "
+            "perfect, or a machine without them."
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from costmodel.independent.added_cycles import transfers, turning
 from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.mapping import Mapping
 from costmodel.problems.affine import Tensor, Workload
@@ -120,7 +121,7 @@ class Counter:
     _shares: list[list[tuple[int, int]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._axes = [self._terms(tensor) for tensor in self.workload.tensors]
+        self.axes = [self._terms(tensor) for tensor in self.workload.tensors]
         levels = self.accelerator.levels
         said = [self.accelerator.mac_energy_pj, self.accelerator.mac_leakage_pj]
         for level in levels:
@@ -147,7 +148,7 @@ class Counter:
             (level.word_bits or self.accelerator.word_bits) if any(t.bits for t in tensors) else 1
             for level in levels
         ]
-        self._shares = [
+        self.shares = [
             [self._share(tensor.bits, index).as_integer_ratio() for index in range(len(levels))]
             for tensor in tensors
         ]
@@ -166,7 +167,7 @@ class Counter:
 
     def box(self, t: int, extent: Sequence[int]) -> list[int]:
         """Lengths of a tensor's tile along its axes."""
-        return [1 + sum(c * (extent[d] - 1) for d, c in terms) for terms in self._axes[t]]
+        return [1 + sum(c * (extent[d] - 1) for d, c in terms) for terms in self.axes[t]]
 
     def why_not(self, tiling: Tiling, banks: Sequence[dict[str, int]] = ()) -> str | None:
         """What does not fit, in one line; None if the tiling is feasible.
@@ -256,7 +257,7 @@ class Counter:
         if named is None and reused is None:
             return True
         lacked = any(
-            role in (reused or ()) and all(e != d for terms in self._axes[t] for e, _ in terms)
+            role in (reused or ()) and all(e != d for terms in self.axes[t] for e, _ in terms)
             for t, role in enumerate(self.workload.roles.values())
         )
         return self.workload.dimension_names[d] in (named or ()) or lacked
@@ -298,18 +299,22 @@ class Counter:
         read, written = [0.0] * len(levels), [0.0] * len(levels)
         # Those that share a room pass the same ports.
         ports = {index: members[0] for members in self._rooms().values() for index in members}
-        for t in range(len(self._axes)):
+        for t in range(len(self.axes)):
             if any(map(any, self._way)):
                 energy += self._networks(tiling, orders, t, cycles, instances, known)
             for index, reads, fills, updates in self._accesses(tiling, orders, t, cycles, known):
                 energy += self._charge(t, index, (reads, fills, updates), instances[index])
                 # The model rounds here, in this order, and so does Timeloop.
-                accesses, values = self._shares[t][index]
+                accesses, values = self.shares[t][index]
                 width = accesses * levels[index].block_words / values
                 port = ports.get(index, index)
                 read[port] += width * float(reads) / float(steps)
                 written[port] += width * float(fills + updates) / float(steps)
-        slowest = steps + self._turning(tiling, orders, cycles, known)
+        slowest = steps + turning(self, tiling, orders, cycles, known)
+        waited = 0
+        if any(level.startup or level.buffering for level in levels):
+            asked, waited = transfers(self, tiling, orders, (steps, read, written), known)
+            slowest = max(slowest, asked)
         for level, reading, writing in zip(levels, read, written, strict=True):
             rates = [1.0]
             if level.read_bandwidth is not None and reading > 0:
@@ -319,39 +324,22 @@ class Counter:
             if level.bandwidth is not None and reading + writing > 0:
                 rates.append(level.bandwidth / (reading + writing))
             slowest = max(slowest, math.ceil(steps / min(rates)))
+        slowest += waited
         slowest += sum(level.fill_latency + level.drain_latency for level in levels)
         for leakage, working in zip(self._leakage, instances, strict=True):
             energy += leakage * slowest * working
         return Fraction(energy, self._unit), slowest
 
-    def _turning(self, tiling: Tiling, orders: Orders, steps: int, known: dict[object, int]) -> int:
-        """Cycles in which arrays are loaded, filled and drained, a pass after the other."""
-        cycles = 0
-        for position, level in enumerate(self.accelerator.levels):
-            if level.array is None:
-                continue
-            width, height = level.mesh or (level.fanout, 1)
-            for t, (name, role) in enumerate(self.workload.roles.items()):
-                if not {name, role} & set(level.array.stationary):
-                    continue
-                inside = range(position + 1, len(tiling.keep))
-                elements = [index for index in inside if t in tiling.keep[index]]
-                passes = (
-                    self._entering(tiling, orders, t, elements[0], known) if elements else steps
-                )
-                cycles += passes * sum(level.array.parts(height, width))
-        return cycles
-
     def _charge(self, t: int, index: int, words: tuple[int, int, int], working: int) -> int:
         """Energy of what one of so many working instances of a level reads, fills and updates."""
         level, energy = self.accelerator.levels[index], 0
         clusters = min(working, self._instances[index] // level.cluster_size)
-        accesses, values = self._shares[t][index]
+        accesses, values = self.shares[t][index]
         for count, price in zip(words, self._energy[index], strict=True):
             # A block is read or written as a whole.
             energy += -(-count * accesses // values) * price
         reads, fills, updates = words
-        addressed = fills + (updates if t == len(self._axes) - 1 else reads)
+        addressed = fills + (updates if t == len(self.axes) - 1 else reads)
         return clusters * (energy + self._address[index] * addressed)
 
     def _by_word(self, index: int) -> bool:
@@ -398,25 +386,25 @@ class Counter:
         self, tiling: Tiling, orders: Orders, t: int, cycles: int, known: dict[object, int]
     ) -> Iterator[tuple[int, int, int, int]]:
         """Level, reads, fills and updates per instance, for the levels that keep a tensor."""
-        output = t == len(self._axes) - 1
+        output = t == len(self.axes) - 1
         keepers = [level for level in range(len(tiling.keep)) if t in tiling.keep[level]]
         inner = len(tiling.keep)
         for position in reversed(range(len(keepers))):
             index = keepers[position]
-            passing = cycles if inner == len(tiling.keep) else self._entering(
+            passing = cycles if inner == len(tiling.keep) else self.entering(
                 tiling, orders, t, inner, known
             )  # fmt: skip
             served = passing * self._copies(tiling, t, (index, inner), known)
-            own = self._entering(tiling, orders, t, index, known) if position else 0
+            own = self.entering(tiling, orders, t, index, known) if position else 0
             if output:
-                first = self._first_words(tiling, index)
+                first = self.first_words(tiling, index)
                 elided = 0 if self.accelerator.output_fills == "charged" else first
                 yield index, served - first, own - elided if position else 0, served
             else:
                 yield index, served, own, 0
             inner = index
 
-    def _loops(self, tiling: Tiling, orders: Orders, level: int) -> Iterator[Loop]:
+    def loops(self, tiling: Tiling, orders: Orders, level: int) -> Iterator[Loop]:
         """The temporal loops above a level's tile, innermost first."""
         for above in reversed(range(level)):
             inside = [
@@ -429,7 +417,7 @@ class Counter:
                 yield d, tiling.temporal[above][d], inside[d]
                 inside[d] *= tiling.temporal[above][d]
 
-    def _entering(
+    def entering(
         self, tiling: Tiling, orders: Orders, t: int, level: int, known: dict[object, int]
     ) -> int:
         """Words that enter a tensor's tile at one instance of a level over the whole run."""
@@ -452,9 +440,9 @@ class Counter:
     def _count_entering(self, tiling: Tiling, orders: Orders, t: int, level: int) -> int:
         box = self.box(t, tiling.extent(level))
         whole = math.prod(box)
-        loops = list(self._loops(tiling, orders, level))
+        loops = list(self.loops(tiling, orders, level))
         moves = [
-            [sum(c for e, c in terms if e == d) * step for terms in self._axes[t]]
+            [sum(c for e, c in terms if e == d) * step for terms in self.axes[t]]
             for d, _, step in loops
         ]
         words = whole
@@ -472,11 +460,11 @@ class Counter:
     def _distinct(self, tiling: Tiling, t: int, level: int) -> int:
         """Distinct tiles among the children of one instance of a level."""
         factors, extent = tiling.spatial[level], tiling.extent(level, children=True)
-        rules, output = self.accelerator.levels[level].spatial, t == len(self._axes) - 1
+        rules, output = self.accelerator.levels[level].spatial, t == len(self.axes) - 1
         if rules is not None and not (rules.reduction if output else rules.multicast):
             return math.prod(factors)  # every child is served by itself
         tiles = 1
-        for terms in self._axes[t]:
+        for terms in self.axes[t]:
             offsets = {0}
             for d, c in terms:
                 steps = [c * extent[d] * i for i in range(factors[d])]
@@ -505,22 +493,20 @@ class Counter:
             # Into the tiles right below, also where the tensor passes them by.
             delivered = cycles
             if index < last:
-                delivered = self._entering(tiling, orders, t, index + 1, known)
+                delivered = self.entering(tiling, orders, t, index + 1, known)
             scale = 1.0
             if index < last and t not in tiling.keep[index + 1]:
                 below = next((keeper for keeper in keepers if keeper > index), last + 1)
-                through = (
-                    cycles if below > last else self._entering(tiling, orders, t, below, known)
-                )
+                through = cycles if below > last else self.entering(tiling, orders, t, below, known)
                 through *= self._copies(tiling, t, (index + 1, below), known)
                 served = sum(members * groups * delivered for members, groups, _ in classes)
                 scale = float(through) * math.prod(tiling.spatial[index]) / served
             routed, carried = 0.0, Fraction(0)
             for _, groups, halves in classes:
                 hops, accesses = halves * delivered / 2, groups * delivered * scale
-                if t == len(self._axes) - 1 and level.is_dram:
+                if t == len(self.axes) - 1 and level.is_dram:
                     # What lies there is read before it is updated, but for what is new.
-                    first = self._first_words(tiling, index) if index in keepers else 0
+                    first = self.first_words(tiling, index) if index in keepers else 0
                     accesses = 2 * accesses - first
                 carried += hop * Fraction(halves * delivered, 2) + ingress * Fraction(accesses)
                 if accesses > 0:
@@ -529,18 +515,18 @@ class Counter:
             energy += (carried + router * Fraction(routed)) * instances[index]
         return energy
 
-    def _first_words(self, tiling: Tiling, index: int) -> int:
+    def first_words(self, tiling: Tiling, index: int) -> int:
         """Words of the output that one instance of a level is the first to see."""
-        words = self.workload.words(len(self._axes) - 1)
+        words = self.workload.words(len(self.axes) - 1)
         for spatial in tiling.spatial[:index]:
-            words //= math.prod(spatial[d] for terms in self._axes[-1] for d, _ in terms)
+            words //= math.prod(spatial[d] for terms in self.axes[-1] for d, _ in terms)
         return words
 
     def _classes(self, tiling: Tiling, t: int, index: int) -> list[tuple[int, int, int]]:
         """Children per group with one tile, such groups, and twice the hops to each, ascending."""
         factors, order = tiling.spatial[index], tiling.spatial_order[index]
         level = self.accelerator.levels[index]
-        rules, output = level.spatial, t == len(self._axes) - 1
+        rules, output = level.spatial, t == len(self.axes) - 1
         apart = rules is not None and not (rules.reduction if output else rules.multicast)
         width, height = level.mesh or (level.fanout, 1)
         rows = math.prod(factors[d] for d in tiling.upwards[index])
@@ -554,7 +540,7 @@ class Counter:
         groups: dict[object, dict[int, list[int]]] = {}
         for number, at in enumerate(itertools.product(*(range(factors[d]) for d in order))):
             where = dict(zip(order, at, strict=True))
-            tile = tuple(sum(c * extent[d] * where[d] for d, c in ts) for ts in self._axes[t])
+            tile = tuple(sum(c * extent[d] * where[d] for d, c in ts) for ts in self.axes[t])
             columns = groups.setdefault(number if apart else tile, {})
             columns.setdefault(number % width, []).append(number // width)
         found: dict[int, tuple[int, int]] = {}

@@ -26,6 +26,7 @@ from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import lean, part
 from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
+from costmodel.loop_nest.added_cycles import transfers, turning
 from costmodel.loop_nest.link_transfers import Links, count_links, list_all_loops
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery
 from costmodel.loop_nest.spatial_groups import multicast_groups
@@ -301,7 +302,7 @@ def _count_tensor(
     kept, tile, counts = scratch.kept, scratch.tile, scratch.counts
     machine = tables.machine
     steps = loops[1] * machine.cycles_per_mac
-    noted = machine.separate or details.tiles.shape[0] > 0
+    noted = machine.separate or machine.asking or details.tiles.shape[0] > 0
     outermost = 0
     while not kept[outermost, t]:
         outermost += 1
@@ -424,42 +425,6 @@ def _level_cycles(
 
 
 @part
-def words_of_elements(
-    tables: NestTables,
-    scratch: Scratch,
-    level: int,
-    t: int,
-    loops: tuple[int, int],
-) -> int:
-    """Words of tensor t that come to an element of the array below a level, one pass each.
-
-    An element is an instance of the next level inwards that keeps the tensor; without such a level
-    every multiply-accumulate takes a word of its own.
-    """
-    for inner in range(level + 1, tables.capacity.size):
-        if scratch.kept[inner, t]:
-            words: int = words_entering(tables, scratch, t, inner, scratch.tile[inner, t], loops[0])
-            return words
-    return loops[1]
-
-
-@part
-def _turning(
-    tables: NestTables,
-    scratch: Scratch,
-    loops: tuple[int, int],
-) -> int:
-    """Cycles in which arrays are loaded, filled and drained, pass after pass."""
-    cycles = 0
-    for level in range(tables.capacity.size):
-        for t in range(tables.sliding.size):
-            turn = tables.machine.turns[level, t]
-            if turn > 0:
-                cycles += turn * words_of_elements(tables, scratch, level, t, loops)
-    return cycles
-
-
-@part
 def _has_figures(
     scratch: Scratch,
 ) -> bool:
@@ -549,8 +514,12 @@ def evaluate_mappings(
         steps = loops[1] * machine.cycles_per_mac
         total = tables.macs * tables.mac_energy + hop_energy
         slowest = float(steps)
+        waited = 0.0
         if machine.turning:
-            slowest += _turning(tables, scratch, loops)
+            slowest += turning(tables, scratch, loops)
+        if machine.asking:
+            asked, waited = transfers(tables, scratch, steps, loops[0])
+            slowest = max(slowest, asked)
         for level in range(levels):
             if machine.separate:
                 total += _charge_level(tables, scratch, level)
@@ -558,6 +527,7 @@ def evaluate_mappings(
                 total += scratch.accesses[level] * scratch.above[level] * tables.energy[level]
             if machine.bounded[level]:
                 slowest = max(slowest, _level_cycles(tables, scratch, level, steps))
+        slowest += waited
         slowest += machine.waiting
         if machine.separate:
             for level in range(levels):

@@ -17,6 +17,7 @@ from costmodel.arrays.projections import Projection
 from costmodel.machines.array_passes import ArrayPasses
 from costmodel.machines.levels import ActionEnergies, Cycles, Packing, Words
 from costmodel.machines.machine import Counting
+from costmodel.machines.transfers import Bufferings, StartUps
 from costmodel.problems.affine import LARGEST_COUNT, LARGEST_SIZE, MAX_DIMENSIONS, Bits
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
@@ -92,6 +93,10 @@ class NestLevel(_Instances):
     network_drain_latency: Cycles = 0
     array: ArrayPasses | None = None
     """What passes through the elements below take, where they are a systolic array."""
+    startup: StartUps = ()
+    """Cycles before the first word of every tile, by tensor."""
+    buffering: Bufferings = ()
+    """Whether tiles come while the ones before are worked on, by tensor."""
     multicast: Annotated[bool, Field(strict=True)] = True
     spatial_reduction: Annotated[bool, Field(strict=True)] = True
     banks: Size | None = None

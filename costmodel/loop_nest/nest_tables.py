@@ -96,6 +96,8 @@ def _level(level: NestLevel) -> dict[str, object]:
         "fill_latency": level.network_fill_latency,
         "drain_latency": level.network_drain_latency,
         "array": level.array,
+        "startup": level.startup,
+        "buffering": level.buffering,
         "spatial": None
         if level.multicast and level.spatial_reduction
         else {"multicast": level.multicast, "reduction": level.spatial_reduction},

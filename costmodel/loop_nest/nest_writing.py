@@ -8,6 +8,7 @@ from typing import Any
 from costmodel.arrays.machine_tables import is_stationary
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.levels import Level, SpatialRules
+from costmodel.machines.transfers import value_of
 from costmodel.map_space.mapping import LevelMapping, Mapping
 from costmodel.problems.affine import Workload
 
@@ -49,7 +50,7 @@ def arch_of(machine: Accelerator, workload: Workload | None = None) -> Record:
     instances, width, height = 1, 1, 1
     for level in machine.levels:
         where = {"instances": instances, "meshX": width, "meshY": height}
-        levels.append(_level(machine, level) | _array(level, workload) | where)
+        levels.append(_level(machine, level) | _timing(level, workload) | where)
         instances *= level.fanout
         width *= level.width_height[0]
         height *= level.width_height[1]
@@ -67,15 +68,22 @@ def arch_of(machine: Accelerator, workload: Workload | None = None) -> Record:
     return arch
 
 
-def _array(level: Level, workload: Workload | None) -> Record:
-    """What passes through the children take; a record knows tensors, and no roles of inputs."""
-    if level.array is None:
-        return {}
-    written = level.array.model_dump(mode="json")
-    if workload is not None:
-        roles = workload.roles
-        written["stationary"] = list(itertools.compress(roles, is_stationary(level.array, roles)))
-    return {"array": written}
+def _timing(level: Level, workload: Workload | None) -> Record:
+    """What passes and tiles take; a record knows tensors, and no roles of inputs."""
+    roles = {} if workload is None else workload.roles
+    found: Record = {}
+    if level.array is not None:
+        found["array"] = level.array.model_dump(mode="json")
+        if roles:
+            names = list(itertools.compress(roles, is_stationary(level.array, roles)))
+            found["array"]["stationary"] = names
+    if level.startup:
+        known = {one: value_of(level.startup, one, roles[one], 0) for one in roles}
+        found["startup"] = known or dict(level.startup)
+    if level.buffering:
+        said = {one: value_of(level.buffering, one, roles[one], "double") for one in roles}
+        found["buffering"] = said or dict(level.buffering)
+    return found
 
 
 def _level(machine: Accelerator, level: Level) -> Record:

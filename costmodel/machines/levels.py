@@ -17,6 +17,7 @@ from pydantic import (
 
 from costmodel.machines.array_passes import ArrayPasses
 from costmodel.machines.component_entries import Component, LevelSources
+from costmodel.machines.transfers import Bufferings, StartUps
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 Words = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
@@ -166,6 +167,10 @@ class Level(StrictModel):
     """Copies of every tile that the capacity must hold, such as 2 where one is being filled."""
     min_utilisation: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Share of the capacity that the tiles of a mapping must at least fill."""
+    startup: StartUps = ()
+    """Cycles before the first word of every tile that comes from outside, by role or tensor."""
+    buffering: Bufferings = ()
+    """Whether tiles come while the ones before are worked on (`double`), or work waits."""
     banks: Size | None = None
     """Equal banks, each given to one tensor as a part of the mapping; null: one shared buffer."""
     fanout: Size = 1

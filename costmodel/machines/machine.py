@@ -149,7 +149,7 @@ class Machine(StrictModel):
                 "overflow: expected invalid where levels share one room, got bypass: which tensor "
                 "would go is not said."
             )
-        problem = problem or self._array_problem()
+        problem = problem or self._array_problem() or self._transfer_problem()
         if problem:
             raise ValueError(problem)
         return self
@@ -179,6 +179,21 @@ class Machine(StrictModel):
                         f"{where}.stationary: expected a level inside {level.name} that keeps "
                         f"{name}."
                     )
+        return None
+
+    def _transfer_problem(self) -> str | None:
+        """What is wrong with start-ups and single buffers, in one line, or None."""
+        for position, level in enumerate(self.levels):
+            for key in ("startup", "buffering"):
+                if not getattr(level, key):
+                    continue
+                where = f"levels[{position}].{key}"
+                if position == 0:
+                    return f"{where}: {level.name} is outermost and asks nobody for tiles."
+                if self.factors == "imperfect" or self.counting == "true":
+                    return f"{where}: tiles are counted with perfect factors, not with remainders."
+                if level.shares is not None or self.has_tiles_apart(level):
+                    return f"{where}: {level.name} shares its room; expected one with its own."
         return None
 
     @property

@@ -88,6 +88,8 @@ def resident_machine(machine: Accelerator, roles: Sequence[str], words: int) -> 
             "beside": None,
             "hop_energy_pj": 0.0,
             "array": None,
+            "startup": (),
+            "buffering": (),
         }
         free: dict[str, Any] = {
             "router_pj": 0.0,

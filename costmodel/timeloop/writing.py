@@ -179,7 +179,7 @@ def _architecture(arch: NestArch, left_out: LeftOut) -> Record:
 
 
 def _component(level: NestLevel, left_out: LeftOut) -> Record:
-    for key in ("multicast", "spatial_reduction", "shares", "array"):
+    for key in ("multicast", "spatial_reduction", "shares", "array", "startup", "buffering"):
         if getattr(level, key) != NestLevel.model_fields[key].default:
             no_place(f"{level.name}.{key}", left_out)
     if level.size_words is not None and level.size_words > _LARGEST:

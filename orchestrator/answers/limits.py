@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.arrays.machine_tables import usable_words
 from costmodel.costs import Detail
-from costmodel.loop_nest.passes import passes_of
+from costmodel.loop_nest.passes import passes_of, transfers_of
 from costmodel.machines.levels import Level
 from costmodel.machines.packing import pack
 from costmodel.map_space.map_space import MapSpace
@@ -22,7 +22,7 @@ from orchestrator.schemas.costs import LimitAnswer
 COMPUTE = "compute"
 LATENCY = "network latency"
 
-Kind = Literal["compute", "array", "bandwidth", "latency", "capacity"]
+Kind = Literal["compute", "array", "startup", "waiting", "bandwidth", "latency", "capacity"]
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ class Limit:
     Attributes:
         name: `compute`, a level and what crosses it such as `DRAM reads`, or a level.
         amount: multiply-accumulate units at work, words per cycle and instance, or words held; of
-            an array cycles in which it is loaded, filled or drained.
+            an array cycles in which it is loaded, filled or drained, of start-ups theirs, of
+            waiting those in which work waits for tiles.
         most: units that there are, the bandwidth, or the words that a level takes (all copies of
-            its tiles counted once); of a latency and of an array, the mapping's cycles.
+            its tiles counted once); of what is counted in cycles, the mapping's cycles.
         kind: which of these.
         cycles: what the mapping would take if nothing else held it up; 0 of a capacity. Those of
-            computing and of arrays come one after another.
+            computing and of arrays come one after another; waiting is added to all.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Limit:
             return f"compute: {self.amount:,.0f} of {self.most:,.0f} elements at work"
         if self.kind == "capacity":
             return f"{self.name}: {self.amount:,.0f} of {self.most:,.0f} words"
-        if self.kind in ("latency", "array"):
+        if self.kind in ("latency", "array", "startup", "waiting"):
             return f"{self.name}: {self.amount:,.0f} of {self.most:,.0f} cycles"
         return f"{self.name}: {self.amount:.4g} of {self.most:g} words per cycle"
 
@@ -99,6 +100,12 @@ def limits_of(space: MapSpace, code: Codes, detail: Detail, cycles: float) -> tu
         ):
             if took:
                 found.append(Limit(f"{one.level} {what}", took, cycles, "array", took))
+    for asked in transfers_of(space, code, detail.fills[0]):
+        begun, waited = asked.startups, asked.waited
+        if begun:
+            found.append(Limit(f"{asked.level} startup", begun, cycles, "startup", begun))
+        if waited:
+            found.append(Limit(f"{asked.level} waiting", waited, cycles, "waiting", waited))
     waiting = sum(level.fill_latency + level.drain_latency for level in machine.levels)
     if waiting:
         found.append(Limit(LATENCY, waiting, cycles, "latency", waiting))
@@ -129,6 +136,11 @@ def _bandwidths(
             yield Limit(name, words / cycles, most, "bandwidth", words / most)
 
 
+def _memory(limit: Limit) -> str:
+    """The memory that a limit is of, without what crosses it."""
+    return limit.name.rpartition(" ")[0]
+
+
 def slowest(limits: tuple[Limit, ...]) -> Limit:
     """What a mapping waits for.
 
@@ -138,9 +150,15 @@ def slowest(limits: tuple[Limit, ...]) -> Limit:
         are added to either.
     """
     units = [limit for limit in limits if limit.kind in ("compute", "array")]
-    ports = [limit for limit in limits if limit.kind == "bandwidth"]
-    slow = max(ports, key=lambda limit: limit.cycles, default=None)
-    if slow is not None and slow.cycles > sum(limit.cycles for limit in units):
+    asked = {_memory(limit): limit.cycles for limit in limits if limit.kind == "startup"}
+    ports = [limit for limit in limits if limit.kind in ("bandwidth", "startup")]
+
+    def taken(limit: Limit) -> float:
+        """With the start-ups of what comes through a port."""
+        return limit.cycles + (asked.get(_memory(limit), 0) if limit.kind == "bandwidth" else 0)
+
+    slow = max(ports, key=taken, default=None)
+    if slow is not None and taken(slow) > sum(limit.cycles for limit in units):
         return slow
     return max(units, key=lambda limit: limit.cycles)
 

@@ -228,7 +228,7 @@ def _work(drawn: DrawnMapping, index: int) -> float:
     """Cycles that a level's inside takes over the whole nest: the units, or what holds them up."""
     inner = {level.name for level in drawn.mapping.levels[index + 1 :]}
     mine = drawn.mapping.levels[index].name
-    turning = sum(limit.cycles for limit in drawn.limits if limit.kind == "array")
+    turning = sum(limit.cycles for limit in drawn.limits if limit.kind in ("array", "waiting"))
     return max(
         limit.cycles + (turning if limit.kind == "compute" else 0)
         for limit in drawn.limits

@@ -49,8 +49,8 @@ class LimitAnswer(TypedDict):
 
     Attributes:
         name: `compute`, a level and what crosses it such as `DRAM reads`, or a level.
-        amount: units at work, words per cycle and instance, words held, or cycles of a latency
-            or an array.
+        amount: units at work, words per cycle and instance, words held, or cycles of a latency,
+            an array, start-ups or waiting.
         most: units that there are, the bandwidth, the capacity, or the mapping's cycles.
         kind: which of these.
         cycles: what the mapping would take if nothing else held it up; 0 of a capacity.
@@ -60,7 +60,7 @@ class LimitAnswer(TypedDict):
     name: str
     amount: float
     most: float
-    kind: Literal["compute", "array", "bandwidth", "latency", "capacity"]
+    kind: Literal["compute", "array", "startup", "waiting", "bandwidth", "latency", "capacity"]
     cycles: float
     share: float
 

@@ -58,6 +58,26 @@ def walked_passes(space: MapSpace, code: Codes, position: int) -> int:
     return passes
 
 
+def walked_tiles(space: MapSpace, code: Codes, level: int, name: str) -> int:
+    """How often another tile of a tensor comes to the first instance of a level.
+
+    A tile that comes back after another one comes anew.
+    """
+    work = space.workload
+    tensor = work.tensors[work.tensor_names.index(name)]
+    before, tiles = None, 0
+    loops = _loops(space, code, level)
+    for counts in itertools.product(*(range(trips) for _, trips, _ in loops)):
+        start = dict.fromkeys(work.dimensions, 0)
+        for count, (dimension, _, step) in zip(counts, loops, strict=True):
+            start[dimension] += count * step
+        # Where it lies: the indices of its dimensions, of which windows may overlap.
+        place = tuple(start[dimension] for dimension in tensor.dimensions)
+        tiles += place != before
+        before = place
+    return tiles
+
+
 def _loops(space: MapSpace, code: Codes, stop: int) -> list[tuple[str, int, int]]:
     """Dimension, trips and step of the temporal loops outside a level, outermost first."""
     mapping = space.describe(code)
@@ -92,8 +112,29 @@ def _words(tensor: Any, start: dict[str, int], tile: dict[str, int]) -> Tile:
     return frozenset(itertools.product(*axes))
 
 
-def random_array(seed: int, most: int = MOST_MAPPINGS) -> tuple[MapSpace, Codes, Objective]:
-    """A map space of a machine with arrays, its feasible mappings, and an objective."""
+def draw_transfers(rng: np.random.Generator, levels: list[dict[str, Any]]) -> None:
+    """Gives levels start-ups, and buffers that work waits for."""
+    roles = ("input", "weight", "output")
+    for level in levels[1:]:
+        if rng.random() < 0.5:
+            some = {str(role): int(rng.integers(0, 9)) for role in rng.choice(roles, 2, False)}
+            level["startup"] = int(rng.integers(1, 9)) if rng.random() < 0.5 else some
+        if rng.random() < 0.4:
+            level["buffering"] = str(rng.choice(["single", "double"]))
+        elif rng.random() < 0.3:
+            level["buffering"] = {str(rng.choice(roles)): "single"}
+
+
+def random_array(
+    seed: int, most: int = MOST_MAPPINGS, *, transfers: bool = False
+) -> tuple[MapSpace, Codes, Objective]:
+    """A map space of a machine with arrays, its feasible mappings, and an objective.
+
+    Args:
+        seed: decides it.
+        most: mappings that it may have.
+        transfers: whether levels have start-ups and single buffers, with or without arrays.
+    """
     rng = np.random.default_rng(seed)
     while True:
         work, _ = random_parts(rng)
@@ -107,11 +148,13 @@ def random_array(seed: int, most: int = MOST_MAPPINGS) -> tuple[MapSpace, Codes,
                     "fill": "rows + columns - 2",
                     "drain": int(rng.integers(0, 3)),
                 }
+        if transfers:
+            draw_transfers(rng, machine["levels"])
         try:
             space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
         except ConfigError:
             continue
-        if not space.tables.machine.turning:
+        if not (space.tables.machine.asking if transfers else space.tables.machine.turning):
             continue
         codes = every_mapping(space, most)
         if codes is not None and len(codes):

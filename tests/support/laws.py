@@ -286,6 +286,12 @@ def add_keys(rng: np.random.Generator, machine: Data) -> None:
             "fill": "rows + columns - 2",
             "drain": int(rng.integers(0, 2)),
         }
+    if "shares" not in said_keys(machine) and "tiles" not in said_keys(machine):
+        for level in levels[1:]:
+            if rng.random() < 0.15:
+                level["startup"] = {"weight": 3, "output": 1}
+            if rng.random() < 0.1:
+                level["buffering"] = "single"
 
 
 def said_keys(machine: Data) -> set[str]:

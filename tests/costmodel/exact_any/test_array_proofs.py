@@ -25,6 +25,23 @@ def test_proofs_of_many_machines(seed: int) -> None:
     check_proof(*random_array(seed))
 
 
+@pytest.mark.parametrize("seed", QUICK)
+def test_proofs_with_start_ups_and_single_buffers(seed: int) -> None:
+    check_proof(*random_array(seed, transfers=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SLOW)
+def test_proofs_of_many_timed_machines(seed: int) -> None:
+    check_proof(*random_array(seed, transfers=True))
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_fronts_with_start_ups(seed: int) -> None:
+    space, codes, _ = random_array(seed, 2000, transfers=True)
+    check_front_of(space, codes)
+
+
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_fronts_are_those_of_all_mappings(seed: int) -> None:
     space, codes, _ = random_array(seed, 2000)

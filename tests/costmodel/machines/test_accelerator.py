@@ -193,10 +193,10 @@ def test_the_callers_mapping_is_left_alone() -> None:
 LEVEL_KEYS = (
     "Known keys: name, capacity_words, capacity_bits, capacity_bytes, word_bits, packing, "
     "technology, keep, bypass, component, area_mm2, sources, energy_pj, block_words, "
-    "cluster_size, address_pj, leakage_pj, read_bandwidth, "
-    "write_bandwidth, bandwidth, multiple_buffering, min_utilisation, banks, fanout, mesh, axes, "
-    "spatial, hop_energy_pj, router_pj, ingress_pj, fill_latency, drain_latency, array, beside, "
-    "shares, tiles."
+    "cluster_size, address_pj, leakage_pj, read_bandwidth, write_bandwidth, bandwidth, "
+    "multiple_buffering, min_utilisation, startup, buffering, banks, fanout, mesh, axes, spatial, "
+    "hop_energy_pj, router_pj, ingress_pj, fill_latency, drain_latency, array, beside, shares, "
+    "tiles."
 )
 
 
