@@ -310,6 +310,11 @@ def _conditions(level: Level) -> Iterator[str]:
         yield f"one access serves {level.cluster_size} instances"
     if level.multiple_buffering > 1:
         yield f"holds every tile {level.multiple_buffering:g} times"
+    for name, cycles in level.startup:
+        yield f"{cycles} cycles before {'every tile' if name == EVERY else f'a tile of {name}'}"
+    for name, buffering in level.buffering:
+        if buffering == "single":
+            yield f"work waits for {'tiles' if name == EVERY else f'tiles of {name}'}"
     if level.min_utilisation > 0:
         yield f"at least {100 * level.min_utilisation:g} % full"
     if level.address_pj:
