@@ -19,6 +19,7 @@ from costmodel.machines.machine_units import (
     unit_lines,
     unusual_units,
 )
+from costmodel.machines.transfers import EVERY
 from mapspace.strict_yaml import StrictModel
 
 ROLES = ("input", "weight", "output")

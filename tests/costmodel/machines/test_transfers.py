@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import printed
 
 import mapspace as ms
 from costmodel import MapSpace
@@ -83,3 +86,10 @@ def test_tensors_have_to_be_there() -> None:
             ms.workload("gemm:M=7,N=7,K=7"), ms.accelerator(machine({"startup": 1})),
             factors="imperfect",
         )  # fmt: skip
+
+
+def test_a_description_says_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "timed.yaml"
+    file.write_text(json.dumps(machine({"startup": {"weight": 10}, "buffering": "single"})))
+    said = " ".join(printed(capsys, "describe", file).split())
+    assert "10 cycles before a tile of weight, work waits for tiles" in said
