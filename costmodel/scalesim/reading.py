@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from costmodel.machines.accelerators import Accelerator
 from costmodel.networks.scalesim_topology import TopologyLayer, read_topology
+from costmodel.problems.affine import Workload
 from costmodel.scalesim.configuration import (
     DATAFLOWS,
     Dataflow,
@@ -14,6 +16,7 @@ from costmodel.scalesim.configuration import (
     read_configuration,
 )
 from costmodel.scalesim.dataflows import DataflowCycles
+from costmodel.scalesim.machines import machine_of, product_of
 from costmodel.scalesim.stalls import cycles_with_stalls
 from mapspace.arguments import checked
 from mapspace.errors import ConfigError, together
@@ -36,6 +39,14 @@ class ScaleSimInput(NamedTuple):
     def cycles(self, layer: TopologyLayer) -> dict[Dataflow, DataflowCycles]:
         """Cycles of one run of a layer by each of the three dataflows, with their stalls."""
         return {flow: cycles_with_stalls(self.array, layer, flow) for flow in DATAFLOWS}
+
+    def machine(self, dataflow: Dataflow) -> Accelerator:
+        """The array as a machine of this project on which a dataflow is the only one."""
+        return machine_of(self.array, dataflow)
+
+    def product(self, layer: TopologyLayer, dataflow: Dataflow) -> Workload:
+        """One run of a layer as a matrix product, padded to whole folds of a dataflow."""
+        return product_of(self.array, layer, dataflow)
 
 
 @checked

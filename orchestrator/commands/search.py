@@ -155,6 +155,9 @@ class _Asked:
     help="The arguments are SCALE-Sim's files (.cfg, .csv): cycles of its three dataflows.",
 )
 @click.option(
+    "--prove", is_flag=True, help="Of --scalesim: prove the fastest mapping of every layer, too."
+)
+@click.option(
     "--problems",
     type=PLACE,
     metavar="FILE.jsonl",
@@ -249,6 +252,7 @@ def search(
     output: Place | None,
     page: Place | None,
     slices: tuple[str, ...],
+    prove: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -267,8 +271,12 @@ def search(
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     asked.check()
     if asked.scalesim:
-        search_scalesim(asked.workload, as_json)
+        search_scalesim(
+            asked.workload, as_json, prove=prove, seconds=options["seconds"], output=output
+        )
         return
+    if prove:
+        raise click.UsageError("--prove is for --scalesim; without it a proof is tried anyway.")
     asked.check_options({**options, "why_not": why_not, "html": page})
     options["warm_start"] = bool(options["warm_start"])
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
+
+from orchestrator.schemas.costs import JsonRecord
 
 Dataflow = Literal["os", "ws", "is"]
 
@@ -36,6 +38,24 @@ class DataflowAnswer(TypedDict):
     utilisation: float
 
 
+class ProvenAnswer(TypedDict):
+    """The fastest mapping of a layer, over the machines of all dataflows.
+
+    Attributes:
+        dataflow: of the machine on which it is.
+        cycles: that it takes, counted from 1.
+        proven: whether no mapping on any of the machines is faster.
+        lower_bound: cycles that none undercuts.
+        record: the mapping, of the product padded to whole folds.
+    """
+
+    dataflow: Dataflow
+    cycles: int
+    proven: bool
+    lower_bound: int
+    record: JsonRecord
+
+
 class ScaleSimLayer(TypedDict):
     """A layer of the topology.
 
@@ -45,6 +65,7 @@ class ScaleSimLayer(TypedDict):
         dataflows: one run by each dataflow.
         fastest: the dataflow of the fewest cycles.
         why: why the slowest takes longer than the fastest.
+        best: the proven fastest mapping, where that was asked for.
     """
 
     name: str
@@ -53,6 +74,7 @@ class ScaleSimLayer(TypedDict):
     dataflows: dict[Dataflow, DataflowAnswer]
     fastest: Dataflow
     why: str
+    best: NotRequired[ProvenAnswer]
 
 
 class ScaleSimAnswer(TypedDict):

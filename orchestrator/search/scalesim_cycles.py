@@ -17,6 +17,7 @@ from orchestrator.schemas.scalesim import (
     ScaleSimAnswer,
     ScaleSimLayer,
 )
+from orchestrator.search.scalesim_best import ProvenLayer
 
 MOST_EXPLAINED = 3
 TOO_LARGE = "Stalls of the largest layers are not counted: too many cycles to walk through."
@@ -28,9 +29,11 @@ class ScaleSimCycles:
 
     Attributes:
         read: what SCALE-Sim's files say.
+        best: the proven fastest mapping of every layer; none where that was not asked for.
     """
 
     read: ScaleSimInput
+    best: tuple[ProvenLayer, ...] = ()
 
     @cached_property
     def layers(self) -> list[tuple[TopologyLayer, dict[Dataflow, DataflowCycles]]]:
@@ -53,10 +56,16 @@ class ScaleSimCycles:
             "rows": array.rows,
             "columns": array.columns,
             "dataflow": array.dataflow,
-            "layers": [_layer_answer(layer, found) for layer, found in self.layers],
+            "layers": self._layer_answers(),
             "totals": dict(self.totals),
             "fastest": _fastest(self.totals),
         }
+
+    def _layer_answers(self) -> list[ScaleSimLayer]:
+        found = [_layer_answer(layer, cycles) for layer, cycles in self.layers]
+        for answer, best in zip(found, self.best, strict=False):
+            answer["best"] = best.to_dict()
+        return found
 
     def text(self) -> str:
         """For people: a row a layer, the totals, and why the dataflows differ where most."""
@@ -68,19 +77,42 @@ class ScaleSimCycles:
         lines = [*wrapped(head), "", *table_lines(self._table()), ""]
         if any(one.stalls is None for _, found in self.layers for one in found.values()):
             lines += [*wrapped(TOO_LARGE), ""]
+        if self.best:
+            lines += [*wrapped(self._proven()), ""]
         for layer, found in self._explained():
             lines += wrapped(f"{layer.name}: {why(found)}", "")
         return "\n".join(lines)
 
+    def _proven(self) -> str:
+        """What is proven of the fastest mappings."""
+        proven = sum(best.proven for best in self.best)
+        left = "" if proven == len(self.best) else f"{proven} of {len(self.best)} "
+        stalls = ", stalls apart" if self.read.array.bandwidths is not None else ""
+        return (
+            f"{left}proven: whichever operand is stationary, no order and no tiles of the layers "
+            f"take less than {self._fewest:,} cycles on this array, counted from 1{stalls}."
+        )
+
+    @property
+    def _fewest(self) -> int:
+        """Cycles of all layers, each by its proven fastest mapping."""
+        layers = zip(self.read.layers, self.best, strict=True)
+        return sum(layer.times * best.cycles for layer, best in layers)
+
     def _table(self) -> Table:
         names = [NAMES[flow] for flow in DATAFLOWS]
         header = ("cycles", *names, "fastest", f"{self.read.array.dataflow} / fastest")
+        header += ("proven best",) if self.best else ()
         rows = [
             self._row(_named(layer), {flow: found[flow].cycles for flow in DATAFLOWS}, layer.times)
             for layer, found in self.layers
         ]
+        for place, best in enumerate(self.best):
+            rows[place] += (self.read.layers[place].times * best.cycles,)
         foot = [self._row("total", self.totals, 1)] if len(self.layers) > 1 else []
-        formats = (LEFT, "{:,}", "{:,}", "{:,}", LEFT, RIGHT)
+        if self.best and foot:
+            foot[0] += (self._fewest,)
+        formats = (LEFT, "{:,}", "{:,}", "{:,}", LEFT, RIGHT, *(["{:,}"] if self.best else []))
         return Table("cycles", "", header, formats, rows, foot)
 
     def _row(self, name: str, cycles: Mapping[Dataflow, int], times: int) -> Row:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from commands import answer, call, printed
+
+import mapspace as ms
 
 CONFIGURATION = """[general]
 run_name = mine
@@ -70,14 +73,52 @@ def test_json_says_the_same(files: list[Path], capsys: Capture) -> None:
     assert (found["rows"], found["dataflow"], found["fastest"]) == (32, "ws", "os")
 
 
+def test_the_fastest_mapping_is_proven_beside(
+    files: list[Path], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output = files[0].with_name("best.jsonl")
+    text = printed(capsys, "search", "--scalesim", *files, "--prove", "--output", output)
+    rows = {line.split("  ")[0]: line.split() for line in text.splitlines() if line}
+    # From 1, where SCALE-Sim counts from 0.
+    assert rows["Conv"][-1] == "9,712"
+    assert rows["DP x 128"][-1] == f"{128 * 142:,}"
+    assert rows["total"][-1] == f"{9712 + 128 * 142:,}"
+    flat = " ".join(text.split())
+    assert "proven: whichever operand is stationary, no order and no tiles of the layers" in flat
+    assert all(len(line) <= 80 for line in text.splitlines())
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    cycles = [one["result"]["cycles"] for one in ms.evaluate(records)]
+    assert cycles == [9712, 142]
+    found = answer(capsys, "search", "--scalesim", *files, "--prove", "--seconds", "9")
+    for layer, record in zip(found["layers"], records, strict=True):
+        fastest = layer["dataflows"][layer["fastest"]]["cycles"]
+        assert layer["best"]["cycles"] == layer["best"]["lower_bound"] == fastest + 1
+        assert layer["best"]["proven"]
+        assert layer["best"]["record"]["mapping"] == record["mapping"]
+
+
+def test_what_is_for_proofs_is_refused_without(files: list[Path], capsys: Capture) -> None:
+    assert call("search", "gemm:M=4,N=4,K=4", "--prove") == 2
+    assert "--prove is for --scalesim" in capsys.readouterr().err
+    assert call("search", "--scalesim", *files, "--output", "x.jsonl") == 2
+    assert "--output of --scalesim is for --prove" in capsys.readouterr().err
+    notes = files[0].with_name("notes.txt")
+    notes.write_text("mine")
+    assert call("search", "--scalesim", *files, "--prove", "--output", notes) == 2
+    assert "expected a new file" in capsys.readouterr().err
+
+
 def test_dataflows_of_one_speed(files: list[Path], capsys: Capture) -> None:
     files[0].write_text(CONFIGURATION.replace("32", "1"))
     files[1].write_text("Layer, M, N, K,\nx, 1, 1, 1,\n")
     assert "x: " in printed(capsys, "search", "--scalesim", *files)
+    assert call("search", "--scalesim", *files, "--prove") == 2
+    assert "expected several elements, got one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "option", [("--seconds", "3"), ("--network", "alexnet"), ("--timeloop",), ("--jointly",)]
+    "option", [("--gap", "3%"), ("--network", "alexnet"), ("--timeloop",), ("--jointly",)]
 )
 def test_options_without_a_part_are_refused(
     option: tuple[str, ...], files: list[Path], capsys: Capture

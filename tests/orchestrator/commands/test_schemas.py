@@ -124,6 +124,7 @@ CASES = [
         "search --network {folder}/chain.yaml --jointly --resident --fused --objective energy",
     ),
     ("search-scalesim", "search --scalesim {folder}/scale.cfg {folder}/layers.csv"),
+    ("search-scalesim", "search --scalesim {folder}/scale.cfg {folder}/layers.csv --prove"),
     ("tile", "tile gemm:M=64,N=64,K=64 --model tiling --iterations 30"),
     ("verify", "verify {folder}/one.certificate.json"),
     ("verify", "verify {folder}/small.certificate.json --independent"),
