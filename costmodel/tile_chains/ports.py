@@ -25,7 +25,7 @@ class Port(NamedTuple):
 
     level: the first of those that share it; stop: the one past their last. One that turns is no
     level's: the elements at work, with their multiply-accumulates and what passes through arrays
-    take beside them, which is linear in the words that enter tiles as well (lemma 12d).
+    take beside them, which is linear in the words that enter tiles as well (lemma 12e).
     """
 
     level: int

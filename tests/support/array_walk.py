@@ -11,6 +11,7 @@ from small_problems import every_mapping, random_parts
 
 from costmodel import Codes, MapSpace, accelerator, workload
 from costmodel.costs import OBJECTIVES, Objective
+from costmodel.machines.levels import NETWORK_KEYS
 from mapspace.errors import ConfigError
 
 Tile = frozenset[tuple[int, ...]]
@@ -157,5 +158,35 @@ def random_array(
         if not (space.tables.machine.asking if transfers else space.tables.machine.turning):
             continue
         codes = every_mapping(space, most)
+        if codes is not None and len(codes):
+            return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]
+
+
+def random_beside(seed: int, most: int = 6000) -> tuple[MapSpace, Codes, Objective]:
+    """Likewise, of machines with two buffers side by side, in every order of them."""
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        machine = random_machine(rng)
+        levels = machine["levels"]
+        if len(levels) < 4:
+            continue
+        place = int(rng.integers(1, len(levels) - 1))
+        for key in NETWORK_KEYS:
+            levels[place].pop(key, None)
+        levels[place]["beside"] = levels[place + 1]["beside"] = "group"
+        for level in levels[:-1]:
+            if level.get("fanout", 1) > 1 and rng.random() < 0.6:
+                role = str(rng.choice(["input", "weight", "output"]))
+                level["array"] = {"stationary": role, "load": 2, "fill": "rows + columns - 2"}
+        draw_transfers(rng, levels)
+        try:
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+        except ConfigError:
+            continue
+        if space.orders is None:
+            continue
+        tables = space.orders.spaces[0].tables.machine
+        codes = every_mapping(space, most) if tables.turning or tables.asking else None
         if codes is not None and len(codes):
             return space, codes, OBJECTIVES[int(rng.choice(len(OBJECTIVES)))]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from array_walk import random_array
+from array_walk import random_array, random_beside
 from small_hierarchies import check_front_of, check_proof
 
 import mapspace as ms
 from costmodel.tile_chains import ports
 
-QUICK, SLOW = range(60), range(60, 1060)
+QUICK, SLOW = range(60), range(60, 560)
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -30,10 +30,16 @@ def test_proofs_with_start_ups_and_single_buffers(seed: int) -> None:
     check_proof(*random_array(seed, transfers=True))
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_proofs_with_buffers_side_by_side(seed: int) -> None:
+    check_proof(*random_beside(seed))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SLOW)
 def test_proofs_of_many_timed_machines(seed: int) -> None:
     check_proof(*random_array(seed, transfers=True))
+    check_proof(*random_beside(seed))
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
