@@ -54,7 +54,8 @@ class MachineTables(NamedTuple):
     of a value on its way; waiting the cycles before the first and after the last word; turns
     `[L, T]` cycles of the array below a level per word of what is stationary that enters an
     element, turning 1 where there is an array; startup `[L, T]` cycles before each tile, single
-    `[L, T]` 1 where work waits for it, asking 1 where either is said; cycles_per_mac; charged 1
+    `[L, T]` 1 where work waits for it, asking 1 where either is said,
+    waited what of waiting is that for tiles; cycles_per_mac; charged 1
     where the first fills of outputs count.
 
     What there is to do: separate 1 where a level needs `action`, `block`, `address` or `leakage`;
@@ -95,6 +96,7 @@ class MachineTables(NamedTuple):
     startup: Array
     single: Array
     asking: int
+    waited: int
     cycles_per_mac: int
     charged: int
     separate: int
@@ -189,6 +191,7 @@ def machine_tables(
         startup=startup,
         single=single,
         asking=int(startup.any() or single.any()),
+        waited=0,
         cycles_per_mac=accelerator.cycles_per_mac,
         charged=int(accelerator.output_fills == "charged"),
         separate=int(as_timeloop or separate or accelerator.mac_leakage_pj > 0),

@@ -519,6 +519,8 @@ def evaluate_mappings(
             slowest += turning(tables, scratch, loops)
         if machine.asking:
             asked, waited = transfers(tables, scratch, steps, loops[0])
+            # What every mapping waits is among the latencies.
+            waited -= machine.waited
             slowest = max(slowest, asked)
         for level in range(levels):
             if machine.separate:

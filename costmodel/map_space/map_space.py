@@ -18,6 +18,7 @@ from costmodel.arrays import feasibility
 from costmodel.arrays.remainders import check_no_array, check_true_counting, remainders_of
 from costmodel.arrays.scratch import scratch_of
 from costmodel.arrays.tables import build_tables
+from costmodel.arrays.waiting import with_least_waiting
 from costmodel.costs import STATUS_OK, explain_status
 from costmodel.machines.accelerators import Accelerator, AcceleratorSource
 from costmodel.machines.accelerators import accelerator as find_accelerator
@@ -128,7 +129,8 @@ class MapSpace:
                 BufferOrders(machine, free, lambda one: MapSpace(operation, one, constraints))
             )
             return
-        self.tables, attributes = build_tables(operation, machine)
+        tables, attributes = build_tables(operation, machine)
+        self.tables = with_least_waiting(tables)
         self.constraints = all_constraints(operation, machine, constraints)
         if self.tables.imperfect:
             check_no_array(self.tables)
