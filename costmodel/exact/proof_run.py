@@ -1,4 +1,4 @@
-"""How every proof runs and what it says of outcomes, on three levels and on any hierarchy."""
+"""How every proof runs and what it says of outcomes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Self
 
-from costmodel.exact.decode import Outcome
-from costmodel.exact.objective import rank, value
+from costmodel.exact.objective import Outcome, rank, value
 
 
 class ProofRun(ABC):
@@ -27,8 +26,8 @@ class ProofRun(ABC):
     _kind: int
 
     @abstractmethod
-    def step(self) -> None:
-        """Works for a while."""
+    def step(self, parts: int | None = None) -> None:
+        """Works for a while, or for so many parts of its work."""
 
     def close(self) -> None:  # noqa: B027 - for proofs that would hold themselves
         """Lets go of what steps work with: none can be taken any more."""
