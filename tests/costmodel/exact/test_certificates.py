@@ -225,6 +225,31 @@ def test_certificates_of_the_first_format_verify(
     assert read_certificate(path).proven is (name not in ("unfinished", "kept"))
 
 
+@pytest.mark.parametrize("name", ["resnet-conv4", "kept", "unfinished"])
+def test_certificates_in_whole_units_verify(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the proof for three levels, whose bounds held to the last unit; ties included."""
+    path = OLD / f"second-{name}.json"
+    content = json.loads(path.read_text())
+    assert content["format"] == "mapspace-certificate-2"
+    assert call("verify", str(path)) == 0
+    told = read_certificate(path)
+    for units in ("energy_units", "bound_energy_units"):
+        more = str(int(content[units]) * 1001 // 1000 + 1)
+        wrong = told.model_copy(update={units: more})
+        assert not verify(wrong, make_prover).holds, units
+
+
+def test_what_the_proof_for_three_levels_settled_is_not_taken_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = OLD / "second-unfinished.json"
+    assert json.loads(path.read_text())["progress"]["prover"].startswith("three-levels")
+    assert call("search", "--continue", str(path), "--no-store") == 0
+    said = capsys.readouterr()
+    assert "only its mapping is taken over" in said.err
+    assert "proven optimal" in said.out
+
+
 def test_a_record_of_another_problem_is_wrong(
     kept: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
