@@ -31,6 +31,7 @@ PADDING_SECONDS = 20.0
 PROBLEM_SECONDS = 1.0
 # Where no proof is possible, and before each proof.
 SEARCH_ITERATIONS, FIRST_ITERATIONS = 20_000, 2000
+FIRST_SECONDS = 0.05
 
 
 def candidates(size: int) -> list[int]:
@@ -135,12 +136,12 @@ def _least(
     except ConfigError:
         return math.inf  # too large for exact counts, say
     if obstacle is not None:
-        return _searched(request, space, SEARCH_ITERATIONS).best_loss
+        return _searched(request, space, SEARCH_ITERATIONS, PROBLEM_SECONDS).best_loss
     load_prover(space)
     deadline = time.monotonic() + PROBLEM_SECONDS
     prover = make_prover(space, objective=request.objective, keep=request.keep, build=False)
     # A proof that is cut off may have come to no mapping by itself.
-    first = _searched(request, space, FIRST_ITERATIONS).best_code
+    first = _searched(request, space, FIRST_ITERATIONS, FIRST_SECONDS).best_code
     if first is not None:
         prover.offer(first[None])
     while not prover.finished and time.monotonic() < deadline and not stop():
@@ -151,7 +152,9 @@ def _least(
     return float(LoopNestModel().evaluate(space, codes).objective(request.objective)[0])
 
 
-def _searched(request: Request, space: MapSpace, iterations: int) -> searchers.Evaluator:
+def _searched(
+    request: Request, space: MapSpace, iterations: int, seconds: float
+) -> searchers.Evaluator:
     """What the structured search finds."""
     import searchers
     from costmodel.loop_nest.model import LoopNestModel
@@ -161,7 +164,7 @@ def _searched(request: Request, space: MapSpace, iterations: int) -> searchers.E
         space,
         objective=request.objective,
         iterations=iterations,
-        seconds=PROBLEM_SECONDS / 2,
+        seconds=seconds,
     )
     searchers.make("structured", space, seed=request.seed).run(evaluator)
     return evaluator

@@ -33,9 +33,9 @@ from orchestrator.store.folder import Store
 from orchestrator.store.proofs import keep_proof, read_proofs
 
 PROOFS_FOLDER = "proofs"
-# Cost queries of the search before each proof: some hundredths of a second, from which most proofs
-# take a third less.
-FIRST_ITERATIONS = 2000
+# Cost queries of the search before each proof, from which most proofs take a third less: some
+# hundredths of a second. Walks of small spaces end at once and begin anew; such proofs are short.
+FIRST_ITERATIONS, FIRST_SECONDS = 2000, 0.05
 # And where no proof can treat the machine.
 SEARCHED_ITERATIONS = 100_000
 # Between two writes of the same object.
@@ -135,7 +135,8 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
         if problem.weight is not None:
             return proof(**_least_sum(space, problem.weight, limit_seconds))
         prover = make_prover(space, objective=problem.objective, build=False)
-        prover.offer(_searched(space, problem.objective, FIRST_ITERATIONS, limit_seconds))
+        first_seconds = min(FIRST_SECONDS, limit_seconds)
+        prover.offer(_searched(space, problem.objective, FIRST_ITERATIONS, first_seconds))
         while not prover.finished and time.perf_counter() - started < limit_seconds:
             prover.step()
         if prover.finished and prover.best_outcome is None:
