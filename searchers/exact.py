@@ -20,7 +20,6 @@ with other searchers; budgets of time do, its tables included.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -31,9 +30,11 @@ from pydantic import Field
 
 from costmodel.costs import TIE_BREAKERS
 from costmodel.exact.face import AnyProof
+from costmodel.exact.parallel_search import thread_count
+from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
 from costmodel.exact.progress import MOST_TOP
 from costmodel.exact.restriction import by_parts
-from costmodel.exact_any.choice import is_bounded_only, make_prover, why_not
+from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import check_top
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.constrained_tables import as_read
@@ -44,7 +45,7 @@ from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts
 from searchers.context import Context
-from searchers.first_use import FirstUse
+from searchers.first_use import load_proof
 from searchers.options import Count, NonNegative, Options, Text, Whole
 from searchers.structured import Structured, StructuredOptions
 
@@ -53,9 +54,6 @@ from searchers.structured import Structured, StructuredOptions
 BESIDE_SECONDS = 0.1
 ALONE_SECONDS = 0.5
 FIRST_SHARE = 0.04
-
-# Parts of a proof's work, milliseconds each, between two proposals under a budget of iterations.
-STEP_PARTS = 20
 
 # The longest wait for a step of the proof between two looks at the clock, seconds.
 WAIT_SECONDS = 0.05
@@ -73,8 +71,8 @@ class ExactOptions(Options):
     samples: Count = 256
     """Proposals of the structured searcher that come first."""
     threads: Whole | None = None
-    """With 1 the proof and the structured searcher take turns; else each has a thread of its own;
-    null: as many as there are processors."""
+    """How many work at a time, the structured searcher's included; null: one per processor, at most
+    four."""
 
 
 class Exact(Searcher):
@@ -112,7 +110,7 @@ class Exact(Searcher):
         """
         super().__init__(space, options, seed=seed, context=context)
         self.check("exact", space, options)
-        self._first_use = FirstUse()
+        self._first_use = load_proof(space)
         self._seed = seed
         self._sampler: Structured | None = None
         self._meet_sampler(wait=False)
@@ -136,6 +134,10 @@ class Exact(Searcher):
         problem = why_not(space)
         if problem is not None:
             raise ConfigError(problem)
+        if is_older(space):
+            for level in (BUFFER, ELEMENT):
+                keep_sets(space, level, options.keep or {})
+            return
         keep_choices(space, options.keep)
         if is_bounded_only(space):
             check_top(options.top)
@@ -195,6 +197,7 @@ class Exact(Searcher):
                 objective=self.context.objective,
                 keep=self.options.keep,
                 top=self.options.top,
+                threads=self._threads,
                 build=False,
             )
             self._prover.offer(self._proposed)
@@ -225,7 +228,7 @@ class Exact(Searcher):
 
     @property
     def lower_bound(self) -> float | None:
-        """What no mapping's objective undercuts; None before the proof began."""
+        """What no mapping's objective undercuts; None while three levels' tables are built."""
         return self._certain
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
@@ -242,6 +245,8 @@ class Exact(Searcher):
                         self.step(evaluate, evaluate.remaining)
                         continue
                     beside = self._walks_beside
+                    if self.prover.built:
+                        self.prover.threads = thread_count(self._threads) - beside
                     began = evaluate.elapsed
                     proof = pool.submit(self._step)
                     self._await(proof, evaluate, beside)
@@ -261,7 +266,7 @@ class Exact(Searcher):
         Tables are built by one thread, so that another one is free. What queries take is virtual
         and passes for the proof, too, which would not work meanwhile.
         """
-        several = self._sampler is not None and (self._threads or os.cpu_count() or 1) > 1
+        several = self._sampler is not None and thread_count(self._threads) > 1
         free = several and not self._query_seconds
         return free and (self._proof_seconds >= BESIDE_SECONDS or not self.prover.built)
 
@@ -367,8 +372,7 @@ class Exact(Searcher):
                 return proposals
         prover = self.prover
         while not self._done(prover):
-            # So many whatever time they take: a seed decides what is proposed.
-            prover.step(STEP_PARTS)
+            prover.step()
             self._note_bound()
             news = self._unproposed()
             # Otherwise a sampled row per step, so that a host can look at its clock.

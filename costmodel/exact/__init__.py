@@ -1,1 +1,1 @@
-"""What all proofs share: objectives, certificates and their verification, pools of workers."""
+"""Proofs of optimality for the loop-nest model on three memory levels; see docs/inside/proof.md."""

@@ -52,10 +52,7 @@ class BestTilings(StrictModel):
 
 
 class ThreeLevelProgress(StrictModel):
-    """How far a proof for three levels had come, in certificates of former releases.
-
-    None goes on from it: a proof goes on from such a certificate's mapping alone.
-    """
+    """How far the proof for three levels has come: a round, and the units that are settled."""
 
     best: BestTilings | None = None
     """The best tilings where more than one is asked for; else left out."""
@@ -160,7 +157,7 @@ class Earlier(NamedTuple):
     and seconds of the proofs before.
     """
 
-    progress: AnyLevelsProgress
+    progress: ThreeLevelProgress | AnyLevelsProgress
     bound: tuple[int, int]
     counts: Mapping[str, int]
     seconds: float

@@ -1,4 +1,4 @@
-"""How every proof runs and what it says of outcomes."""
+"""How every proof runs and what it says of outcomes, on three levels and on any hierarchy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Self
 
-from costmodel.exact.objective import Outcome, rank, value
+from costmodel.exact.decode import Outcome
+from costmodel.exact.objective import rank, value
 
 
 class ProofRun(ABC):
@@ -26,8 +27,8 @@ class ProofRun(ABC):
     _kind: int
 
     @abstractmethod
-    def step(self, parts: int | None = None) -> None:
-        """Works for a while, or for so many parts of its work."""
+    def step(self) -> None:
+        """Works for a while."""
 
     def close(self) -> None:  # noqa: B027 - for proofs that would hold themselves
         """Lets go of what steps work with: none can be taken any more."""

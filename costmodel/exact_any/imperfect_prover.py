@@ -11,7 +11,6 @@ Its public face is that of `costmodel.exact_any.prover.AnyProver`.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -19,7 +18,7 @@ from typing import Any
 
 from costmodel.costs import Objective
 from costmodel.exact.objective import objective_kind
-from costmodel.exact.progress import AnyLevelsProgress, Earlier
+from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit, floor_outcome, why_too_many_keeps
@@ -138,6 +137,7 @@ class ImperfectProver(ScoredRun):
         unit_pj: the unit of energy, pJ.
         finished: whether the best mapping known is proven, to within SLACK.
         rounds: always 1.
+        threads: how many threads work; it is one.
         earlier_seconds: always 0.
     """
 
@@ -169,7 +169,7 @@ class ImperfectProver(ScoredRun):
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
-        self.rounds, self.earlier_seconds = 1, 0.0
+        self.rounds, self.threads, self.earlier_seconds = 1, 1, 0.0
         self.unit_pj = energy_unit(space) * OVERCOUNT
         self._kind = objective_kind(objective)
         counts, certain = {"boxes": 0, "chains": 0}, floor_outcome(space, self.unit_pj)
@@ -252,27 +252,22 @@ class ImperfectProver(ScoredRun):
         best = self._known.best
         return math.inf if best is None else self._value(*best) * (1 - SLACK)
 
-    def step(self, parts: int | None = None) -> None:
+    def step(self, bounds: int = 0) -> None:
         """Works for some STEP_SECONDS.
-
-        Args:
-            parts: for so many parts of its work in place of that, however long they take.
 
         Raises:
             ContractError: the proof is finished.
         """
         if self.finished:
             raise ContractError("The proof is finished: there is nothing left to do.")
-        ends = time.monotonic() + STEP_SECONDS if parts is None else math.inf
-        last = self._steps + (sys.maxsize if parts is None else parts)
+        ends = time.monotonic() + STEP_SECONDS
+        self._steps += 1
         if self._stuck:
-            self._steps += 1
             best = self._known.best
             self.finished = best is not None and not self._queue.least[0] < self._to_beat()
             self._halted.wait(STEP_SECONDS)
             return
-        while not (self.finished or self._stuck or self._halted.is_set()) and self._steps < last:
-            self._steps += 1
+        while not self.finished and not self._stuck and not self._halted.is_set():
             self._work()
             if time.monotonic() >= ends:
                 break
@@ -345,7 +340,7 @@ class ImperfectProver(ScoredRun):
         """How many sets of mappings were bounded so far."""
         return self._counts["chains"]
 
-    def progress(self) -> AnyLevelsProgress | None:
+    def progress(self) -> ThreeLevelProgress | AnyLevelsProgress | None:
         """None: a bound is soon found again."""
         return None
 

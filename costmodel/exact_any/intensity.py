@@ -13,7 +13,6 @@ Letters: B assignments, L levels, n dimensions, T tensors, F tiles, P corners, M
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.exact_any.layout import OneOrder
-from costmodel.tile_chains.ports import Port, port_weights
 from costmodel.tile_chains.tables import products_inside
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import entering_once, weights
@@ -79,41 +77,13 @@ class Intensity:
             spatial: `[B, L, n]` their spatial factors.
         """
         weighed = weights(self._one.space, self._keeps, spatial)
-        return self._least(spatial, weighed.outer, weighed.weight, weighed.fixed)
-
-    def cycles(self, spatial: Array, limited: Sequence[Port]) -> FloatArray:
-        """`[B]` cycles for which the busiest of some ports is busy at least.
-
-        Args:
-            spatial: `[B, L, n]` spatial factors.
-            limited: the ports.
-        """
-        weighed = weights(self._one.space, self._keeps, spatial)
-        cycles = port_weights(self._one.space, limited, self._keeps, weighed)
-        found = np.zeros(len(spatial))
-        for port in range(len(limited)):
-            weight, fixed = cycles.of(port)
-            found = np.maximum(found, self._least(spatial, weighed.outer, weight, fixed))
-        return found
-
-    def _least(
-        self, spatial: Array, outer: Array, weight: FloatArray, fixed: FloatArray
-    ) -> FloatArray:
-        """`[B]` what mappings cost at least by a list of prices.
-
-        Args:
-            spatial: `[B, L, n]` the spatial factors of assignments.
-            outer: `[B, L + 1, n]` their products outside every level.
-            weight: `[B, L + 1, T]` what a word that enters a tile costs.
-            fixed: `[B]` what no tile decides.
-        """
-        once = entering_once(self._one.space, weight, outer)
+        once = entering_once(self._one.space, weighed.weight, weighed.outer)
         inside = products_inside(spatial)
-        found: FloatArray = fixed + once.sum(axis=(1, 2))
+        found: FloatArray = weighed.fixed + once.sum(axis=(1, 2))
         for level in range(1, spatial.shape[1]):
-            left = self._shape.sizes // outer[:, level]
-            around = np.stack([outer[:, level - 1], spatial[:, level - 1]], axis=1)
-            more = self._beyond(level, weight[:, level], once[:, level], around)
+            left = self._shape.sizes // weighed.outer[:, level]
+            around = np.stack([weighed.outer[:, level - 1], spatial[:, level - 1]], axis=1)
+            more = self._beyond(level, weighed.weight[:, level], once[:, level], around)
             # A loop that moves nothing that is kept may run innermost.
             idle = (left > inside[:, level])[:, ~self._of(level).moved].any(axis=1)
             found += np.where(idle, 0, more)

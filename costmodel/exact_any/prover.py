@@ -3,13 +3,15 @@
 Assignments (kept tensors and spatial factors of all levels) are taken up by rising lower bound: a
 floor first, then what the chain of tables says, then the tilings below the best mapping known.
 What is left when no assignment can hold a better mapping is the optimum.
+
+Its public face is that of `costmodel.exact.prover.Prover`, so that whoever shows or certifies a
+proof need not know which one it was.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -19,7 +21,8 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
-from costmodel.exact.objective import LATENCY, Outcome, objective_kind
+from costmodel.exact.decode import Outcome
+from costmodel.exact.objective import LATENCY, objective_kind
 from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, Earlier
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
@@ -118,6 +121,7 @@ class AnyProver(ScoredRun):
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven, to within SLACK.
         rounds: always 1.
+        threads: how many threads work; it is one.
         earlier_seconds: what another proof took, where this one goes on from there.
     """
 
@@ -162,6 +166,7 @@ class AnyProver(ScoredRun):
         self._without = without
         self._keeps = [Rules(one, without).keeps(keep_choices(one, keep)) for one in self._spaces]
         self.rounds = 1
+        self.threads = 1
         self.unit_pj = energy_unit(space)
         self._kind = objective_kind(objective)
         self._top = top
@@ -195,22 +200,16 @@ class AnyProver(ScoredRun):
         """Whether the assignments are listed; before that what is certain is a floor of all."""
         return self._built
 
-    def step(self, parts: int | None = None) -> None:
+    def step(self, bounds: int = 0) -> None:
         """Works for some STEP_SECONDS.
-
-        Args:
-            parts: for so many parts of its work in place of that, however long they take.
 
         Raises:
             ContractError: the proof is finished, or closed.
         """
         if self.finished or self._closed:
             raise ContractError("The proof is finished: there is nothing left to do.")
-        ends = time.monotonic() + STEP_SECONDS if parts is None else math.inf
-        last = self._steps + (sys.maxsize if parts is None else parts)
-        while not self.finished and self._steps < last and not self._halted.is_set():
-            if time.monotonic() >= ends:
-                return
+        ends = time.monotonic() + STEP_SECONDS
+        while not self.finished and time.monotonic() < ends and not self._halted.is_set():
             self._steps += 1
             if next(self._work, self) is self:
                 self.finished = True
@@ -475,17 +474,12 @@ class AnyProver(ScoredRun):
         if len(left) <= MOST_MATES:
             return  # to look at all tiles takes longer than so few chains
         intensity = Intensity(one, found.keeps)
-        limited = self._bounds.limited(one.space)
         for begin in range(0, len(left), AT_ONCE):
             some = left[begin : begin + AT_ONCE]
-            spatial = one.spreads.spatial(found.choice[some])
-            least = intensity.floors(spatial) * (1 - SLACK)
+            least = intensity.floors(one.spreads.spatial(found.choice[some])) * (1 - SLACK)
             for floors in (found.plain, found.energy):
                 floors[some] = np.maximum(floors[some], least)
             yield
-            if limited:
-                self._bounds.raise_busy(one, found, some, intensity.cycles(spatial, limited))
-                yield
 
     def _levels_apart(self, one: OneOrder) -> _Apart:
         """The levels of an order apart, its assignments, and those whose floors are raised."""
@@ -571,6 +565,8 @@ class AnyProver(ScoredRun):
         """
         if self._built:
             raise ContractError("A proof goes on from another one before it begins.")
+        if not isinstance(earlier.progress, AnyLevelsProgress):
+            raise ConfigError("progress: it is that of the proof for three levels.")
         self._take_codes(earlier.best(self._top))
         self._resumed, self.ties = earlier.progress, earlier.progress.ties
         self._certain, self.earlier_seconds = earlier.bound, earlier.seconds

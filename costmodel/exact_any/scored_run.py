@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from costmodel.costs import STATUS_OK
-from costmodel.exact.objective import INFINITE, Outcome
+from costmodel.exact.decode import Outcome
+from costmodel.exact.objective import INFINITE
 from costmodel.exact.progress import MOST_TOP
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact_any.known import SLACK, Known
@@ -133,4 +134,4 @@ class ScoredRun(ProofRun):
         if state["best"] is not None:
             self.offer(np.array(state["best"], np.int32)[None])
         while self._steps < int(state["steps"]) and not self.finished:
-            self.step(1)
+            self.step()

@@ -37,9 +37,6 @@ FIRST_OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp")
 FIRST_ITERATIONS = 20_000
 """Mappings that structured search scores for each of these before the proof begins."""
 
-FIRST_SECONDS = 0.3
-"""It takes no longer for each: walks of small spaces end at once, and begin anew."""
-
 FIRST_SHARE = 0.1
 """The share of a budget of seconds that it takes for each at most."""
 
@@ -172,7 +169,7 @@ def front(
             are not positive.
         DataError: no mapping was found in time.
     """
-    from costmodel.exact_any.choice import FUNCTIONS, load_prover, why_not_proven
+    from costmodel.exact_any.choice import functions_of_proof, load_prover, why_not_proven
     from costmodel.exact_any.front import Front as Known
     from costmodel.exact_any.front import search_front
     from costmodel.loop_nest.records import mapping_record
@@ -198,7 +195,7 @@ def front(
         if (reason := why_not_proven(space)) is not None:
             raise ConfigError(reason)
         live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
-        with live.preparing("loading the exact search", functions=FUNCTIONS):
+        with live.preparing("loading the exact search", functions=functions_of_proof(space)):
             load_prover(space)
         started = time.monotonic()
         first = _first_mappings(space, seconds)
@@ -231,12 +228,15 @@ def front(
 
 def _first_mappings(space: MapSpace, seconds: float | None) -> list[Codes]:
     """What structured search finds soon for one objective after another: a proof rules out more."""
+    from costmodel.exact_any.front import follows_elements
     from costmodel.loop_nest.model import LoopNestModel
     from searchers import Evaluator, make
 
     found: list[Codes] = []
+    if follows_elements(space):
+        return found  # that proof takes no longer than a search
     for objective in FIRST_OBJECTIVES:
-        limit = FIRST_SECONDS if seconds is None else min(FIRST_SECONDS, seconds * FIRST_SHARE)
+        limit = None if seconds is None else seconds * FIRST_SHARE
         evaluator = Evaluator(
             LoopNestModel(), space, objective=objective, iterations=FIRST_ITERATIONS, seconds=limit
         )

@@ -72,7 +72,7 @@ def loose_bandwidth(rng: np.random.Generator, machine: Data, _: Problem) -> bool
     elif "bandwidth" in level:
         missing = []
     if missing:
-        level[missing[rng.integers(len(missing))]] = 1e7
+        level[missing[rng.integers(len(missing))]] = 1e18
     return bool(missing)
 
 
