@@ -191,7 +191,8 @@ def _in_units_of(prover: AnyProof, certificate: Certificate) -> Certificate:
     told = {
         "unit_pj": str(prover.unit_pj),
         "energy_units": str(round(energy)),
-        "bound_energy_units": str(math.floor(bound)),
+        # A bound that is the mapping's own energy stays that.
+        "bound_energy_units": str(round(energy) if bound == energy else math.floor(bound)),
     }
     return certificate.model_copy(update=told)
 

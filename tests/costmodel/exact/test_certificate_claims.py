@@ -120,7 +120,10 @@ def in_units(certificate: Certificate, factor: Fraction) -> Certificate:
     return certificate.model_copy(update={**told, "unit_pj": str(unit)})
 
 
-@pytest.mark.parametrize("factor", [Fraction(1, 2), Fraction(1, 1024), Fraction(2), Fraction(8)])
+@pytest.mark.parametrize(
+    "factor",
+    [Fraction(1, 2), Fraction(1, 1024), Fraction(2), Fraction(8), Fraction(3, 5), Fraction(7, 9)],
+)
 @pytest.mark.parametrize("objective", ["edp", "energy", "latency"])
 def test_energies_may_be_in_the_unit_of_another_release(
     factor: Fraction, objective: Objective
