@@ -11,7 +11,6 @@ search("gemm-512", seconds="5")  # ArgumentError: seconds: expected a number or 
 from __future__ import annotations
 
 import builtins
-import difflib
 import functools
 import inspect
 import types
@@ -22,6 +21,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from mapspace.errors import ArgumentError, CallError, ConfigError, MapspaceError
 from mapspace.extras import what_is_missing
+from mapspace.near_names import meant, nearest
 from mapspace.strict_yaml import plain_scalar, shown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -121,7 +121,7 @@ def _explain(
     allowed = _types_of(inspect.unwrap(method), None)
     for name, value in given.items():
         if name in allowed and not _fits(value, allowed[name]):
-            raise wrong_type(name, _expected(allowed[name]), value) from error
+            raise _misfit(name, allowed[name], value) from error
 
 
 def _wrong_call(
@@ -131,9 +131,8 @@ def _wrong_call(
     called = function.__qualname__.removesuffix(".__init__")
     names = [name for name in signature.parameters if name != "self"]
     wrong = str(error).rpartition("unexpected keyword argument ")[2].strip("'")
-    near = difflib.get_close_matches(wrong, names, 1)
-    if near:
-        return CallError(f"{called}(): {error}; did you mean {near[0]}?")
+    if nearest(wrong, names):
+        return CallError(f"{called}(): {error}{meant(wrong, names)}")
     return CallError(f"{called}(): {error}; expected {', '.join(names) or 'none'}.")
 
 
@@ -149,19 +148,27 @@ def check(name: str, value: object, annotation: Any) -> None:
         ArgumentError: what was expected and what came.
     """
     if not _fits(value, annotation):
-        raise wrong_type(name, _expected(annotation), value)
+        raise _misfit(name, annotation, value)
 
 
-def wrong_type(name: str, expected: str, value: object) -> ArgumentError:
+def _misfit(name: str, annotation: Any, value: object) -> ArgumentError:
+    return wrong_type(name, _expected(annotation), value, choices=_choices(annotation))
+
+
+def wrong_type(
+    name: str, expected: str, value: object, *, choices: Sequence[str] = ()
+) -> ArgumentError:
     """The error for an argument of a type that it cannot have.
 
     Args:
         name: the argument.
         expected: what it can be, in words.
         value: what came.
+        choices: the texts that it can be.
     """
     came = repr(value) if value is None or isinstance(value, bool) else shown(value)
-    return ArgumentError(name, f": expected {expected}, got {came}.")
+    end = meant(value, choices) if isinstance(value, str) else "."
+    return ArgumentError(name, f": expected {expected}, got {came}{end}")
 
 
 def _types_of(function: Callable[..., Any], options: type | None) -> Mapping[str, Any]:
@@ -247,6 +254,14 @@ def _expected(annotation: Any) -> str:
     """A type in words."""
     found = list(dict.fromkeys(_parts(annotation)))
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} or {found[-1]}"
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The texts that a type admits by name."""
+    if get_origin(annotation) is Literal:
+        return [option for option in get_args(annotation) if isinstance(option, str)]
+    parts = get_args(annotation) if get_origin(annotation) in _UNIONS else ()
+    return [choice for part in parts for choice in _choices(part)]
 
 
 def _plural(word: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 from mapspace.errors import ConfigError
 from mapspace.extras import what_is_missing
+from mapspace.near_names import meant
 
 
 def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
@@ -25,8 +25,7 @@ def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
 
     def find(name: str) -> Any:
         if name not in places:
-            near = difflib.get_close_matches(name, places, 1)
-            hint = f"; did you mean {near[0]}?" if near and not name.startswith("_") else ""
+            hint = "" if name.startswith("_") else meant(name, places).removesuffix(".")
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         if places[name] == package:
             return importlib.import_module(f"{package}.{name}")  # a module of it

@@ -7,7 +7,6 @@ path of the key, what was expected, what came; for an unknown key, the known one
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 import reprlib
@@ -23,6 +22,7 @@ from pydantic_core import ErrorDetails
 
 from mapspace.bounded_reading import LONGEST_NUMBER, check_yaml, read_text
 from mapspace.errors import ConfigError, MapspaceError
+from mapspace.near_names import meant
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -262,18 +262,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, remedy: str = ""
         remedy: what to say in place of the whole list, where that is long.
     """
     known = sorted(known)
-    close = nearest(name, known, count=5 if remedy else 1)
-    hint = f"; did you mean {' or '.join(close)}?" if close else "."
+    hint = meant(name, known, count=5 if remedy else 1)
     return ConfigError(
         f"Unknown {kind} {name!r}{hint} " + (remedy or f"Known: {', '.join(known)}.")
     )
-
-
-def nearest(name: str, known: Iterable[str], *, count: int = 1) -> list[str]:
-    """The known names that look like `name`, best first, whatever their case."""
-    by_folded = {text.casefold(): text for text in known}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=count, cutoff=0.6)
-    return [by_folded[text] for text in close]
 
 
 def shown(value: object) -> str:
@@ -388,9 +380,7 @@ def _said(
     location = one["loc"]
     if one["type"] == "extra_forbidden":
         known = _keys_at(model_class, location[:-1])
-        close = nearest(str(location[-1]), known)
-        hint = f"; did you mean {close[0]}?" if close else "."
-        text = f"{_path(data, location)}: unknown key{hint}"
+        text = f"{_path(data, location)}: unknown key{meant(str(location[-1]), known)}"
         first = next(problem for problem in problems if problem["loc"][:-1] == location[:-1])
         return f"{text} Known keys: {', '.join(known)}." if one is first else text
     if one["type"] == "missing":
@@ -429,6 +419,8 @@ def _sentence(problem: ErrorDetails) -> str:
         # YAML 1.1 reads 2e2 as text.
         number = int(float(value)) if problem["type"].startswith("int") else float(value)
         sentence += f", which is text here (write {number!r} without quotes)"
+    if problem["type"] == "literal_error" and isinstance(value, str):
+        return sentence + meant(value, re.findall(r"'([^']*)'", context["expected"]))
     return sentence + "."
 
 

@@ -21,6 +21,7 @@ from orchestrator.commands.options import (
     PLACE,
     TIMELOOP,
     Commands,
+    OneOf,
     check_plot,
     check_timeloop,
     fail,
@@ -371,9 +372,7 @@ def mcp() -> None:
     "kind",
     required=False,
     metavar="[KIND]",
-    type=click.Choice(
-        ["searchers", "models", "accelerators", "workloads", "networks", "experiments"]
-    ),
+    type=OneOf(["searchers", "models", "accelerators", "workloads", "networks", "experiments"]),
 )
 @click.option("--long", is_flag=True, help="With the hyperparameters of every searcher.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")

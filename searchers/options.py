@@ -33,7 +33,8 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import StrictModel, nearest, plain_integer, validate
+from mapspace.near_names import nearest
+from mapspace.strict_yaml import StrictModel, plain_integer, validate
 
 # Far beyond every sensible one, and small enough to be multiplied by another one.
 LARGEST_WHOLE_NUMBER = 2**31

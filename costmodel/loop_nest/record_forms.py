@@ -29,7 +29,8 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.affine import Workload
 from costmodel.problems.workloads import workload
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import nearest, shown
+from mapspace.near_names import nearest
+from mapspace.strict_yaml import shown
 
 Record = dict[str, Any]
 

@@ -19,8 +19,9 @@ from costmodel.machines.machine_units import unusual_units
 from costmodel.other_kinds import refuse_other_kind
 from mapspace.arguments import wrong_type
 from mapspace.errors import ConfigError
+from mapspace.near_names import nearest
 from mapspace.notices import notice
-from mapspace.strict_yaml import load_yaml, nearest, shown, unknown_name, validate
+from mapspace.strict_yaml import load_yaml, shown, unknown_name, validate
 
 __all__ = [
     "Accelerator",

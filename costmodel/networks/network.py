@@ -29,12 +29,12 @@ from costmodel.problems.workload_families import FAMILIES, Cnn, Conv1d, Gemm, Mt
 from costmodel.problems.workloads import network, network_names, workload
 from mapspace.arguments import wrong_type
 from mapspace.errors import ConfigError
+from mapspace.near_names import meant, nearest
 from mapspace.strict_yaml import (
     Name,
     Size,
     StrictModel,
     load_yaml,
-    nearest,
     shown,
     unknown_name,
     validate,
@@ -118,7 +118,7 @@ def _check_types(data: Mapping[str, Any], source: str) -> None:
                 continue
             close = nearest(key, _Layer.model_fields)
             if not close or close[0] in FAMILIES:
-                hint = f"; did you mean {close[0]}?" if close else "."
+                hint = meant(key, _Layer.model_fields)
                 raise ConfigError(
                     f"{source}: layers[{entry.get('name') or index}].{key}: unknown layer type"
                     f"{hint} Known types: {', '.join(FAMILIES)}, or dimensions and tensors."

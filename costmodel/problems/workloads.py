@@ -31,13 +31,13 @@ from costmodel.problems.workload_families import (
 )
 from mapspace.arguments import wrong_type
 from mapspace.errors import ConfigError
+from mapspace.near_names import meant
 from mapspace.strict_yaml import (
     Identifier,
     Name,
     Size,
     StrictModel,
     load_yaml,
-    nearest,
     shown,
     unknown_name,
     validate,
@@ -158,8 +158,7 @@ def workload(source: WorkloadSource) -> Workload:
             return preset
         if not is_file and not os.path.isfile(source):
             refuse_other_kind("workload", source)
-            close = nearest(source, workload_names(), count=5)
-            hint = f"; did you mean {' or '.join(close)}?" if close else "."
+            hint = meant(source, workload_names(), count=5)
             raise ConfigError(
                 f"Unknown workload {shown(source)}{hint} Expected a preset "
                 "(`mapspace list workloads` prints them), a YAML file, or inline text such as "

@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 from mapspace.bounded_reading import read_text
 from mapspace.errors import ConfigError, refuse
-from mapspace.strict_yaml import nearest, shown
+from mapspace.near_names import meant
+from mapspace.strict_yaml import shown
 
 Dataflow = Literal["os", "ws", "is"]
 DATAFLOWS: tuple[Dataflow, ...] = ("os", "ws", "is")
@@ -218,9 +219,7 @@ def _known(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def _unknown(place: str, name: str, known: list[str]) -> ConfigError:
-    close = nearest(name, known)
-    meant = f" (did you mean {close[0]}?)" if close else ""
-    return ConfigError(f"{place}: unknown{meant}: expected one of {', '.join(known)}.")
+    return ConfigError(f"{place}: unknown{meant(name, known)} Expected one of {', '.join(known)}.")
 
 
 def _section_of(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from mapspace.errors import ConfigError
-from mapspace.strict_yaml import nearest
+from mapspace.near_names import nearest
 
 # `n_rd_ports` and `metadata_width` are words of their own, `read_bandwith` is none.
 _SAME = 0.85

@@ -14,6 +14,7 @@ from orchestrator.commands.options import (
     PLACE,
     TIMELOOP,
     OnceEach,
+    OneOf,
     check_page,
     check_timeloop,
 )
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--objective",
-    type=click.Choice(OBJECTIVES, case_sensitive=False),
+    type=OneOf(OBJECTIVES, case_sensitive=False),
     default="edp",
     show_default=True,
     help="What a better mapping has less of.",

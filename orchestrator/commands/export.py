@@ -11,6 +11,7 @@ from orchestrator.commands.options import (
     PLACE,
     TIMELOOP,
     OnceEach,
+    OneOf,
     check_folder,
     check_timeloop,
     write_text,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["timeloop", "map", "pseudo", "c", "maestro"]),
+    type=OneOf(["timeloop", "map", "pseudo", "c", "maestro"]),
     default="timeloop",
     show_default=True,
     help="Timeloop's input file, the map that it prints, pseudo-code, a C function, or MAESTRO's "

@@ -13,10 +13,22 @@ import click
 
 from mapspace.bounded_reading import LARGEST_FILE, open_file
 from mapspace.errors import ConfigError
+from mapspace.near_names import meant
 from mapspace.storage import Place, check_writable, write_atomically
 from mapspace.strict_yaml import load_yaml
 from orchestrator.runs.locations import PlaceParam
 from orchestrator.schemas.json_text import answer_text
+
+
+class OneOf(click.Choice[str]):
+    """One of a few words; a wrong one is told which it may have been."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """What was expected and what came."""
+        return (
+            f"expected one of {', '.join(self.choices)}, got {value!r}{meant(value, self.choices)}"
+        )
+
 
 PLOT_SUFFIX = ".png"
 PLACE = PlaceParam()
@@ -30,7 +42,7 @@ LENIENT = click.option(
 
 COUNTING = click.option(
     "--counting",
-    type=click.Choice(("timeloop", "true")),
+    type=OneOf(("timeloop", "true")),
     help="Of remainders: as Timeloop, or every element by itself; else as the machine says.",
 )
 
@@ -47,14 +59,14 @@ def _bits(
 
 AXES = click.option(
     "--axes",
-    type=click.Choice(("one", "both")),
+    type=OneOf(("one", "both")),
     help="Axes of a mesh that one dimension may run along at once; else as the machine says.",
 )
 
 
 TILES = click.option(
     "--tiles",
-    type=click.Choice(("together", "apart")),
+    type=OneOf(("together", "apart")),
     help="Tensors of one level at one place in the nest or each its own; else as the machine says.",
 )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from mapspace.errors import ConfigError
-from orchestrator.commands.options import OnceEach, with_store
+from orchestrator.commands.options import OnceEach, OneOf, with_store
 from orchestrator.schemas.json_text import json_text
 from orchestrator.store.rows import Kind
 
@@ -53,7 +53,7 @@ def _days(_: click.Context, parameter: click.Parameter, given: str | None) -> fl
 @click.option("--objective", help="What was minimised.")
 @click.option(
     "--kind",
-    type=click.Choice(get_args(Kind)),
+    type=OneOf(get_args(Kind)),
     help="Of result; run is a benchmark's, of a method.",
 )
 @click.option("--older", callback=_days, metavar="DAYS", help="Stored so many days ago or earlier.")

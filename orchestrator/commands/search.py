@@ -20,6 +20,7 @@ from orchestrator.commands.options import (
     TILES,
     TIMELOOP,
     OnceEach,
+    OneOf,
     check_certificate_output,
     check_network_certificate_output,
     check_page,
@@ -170,7 +171,7 @@ class _Asked:
 @click.option("--iterations", type=int, help="Budget of cost queries.")
 @click.option(
     "--objective",
-    type=click.Choice(OBJECTIVES, case_sensitive=False),
+    type=OneOf(OBJECTIVES, case_sensitive=False),
     default="edp",
     show_default=True,
     help="What to minimise; less energy (of equal energy: fewer cycles) breaks ties.",
@@ -187,7 +188,7 @@ class _Asked:
 )
 @click.option(
     "--factors",
-    type=click.Choice(("perfect", "imperfect")),
+    type=OneOf(("perfect", "imperfect")),
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
 @AXES

@@ -145,6 +145,7 @@ def test_files_are_what_the_command_writes(tmp_path: Path) -> None:
         ({"searcher": "random", "gap": 0.1}, "gap is for the exact searcher"),
         ({"searcher": "random", "surrogate": "x"}, "surrogate is for a learned searcher"),
         ({"objective": "area"}, "expected 'edp', 'energy', 'latency' or 'ed2p', got 'area'"),
+        ({"factors": "imperfct"}, "got 'imperfct'; did you mean imperfect?"),
         ({"accelerator": "tpu"}, "Unknown accelerator 'tpu'"),
         ({"iterations": 0}, "at least 1 iteration, got 0"),
         ({"gap": -1.0}, "gap"),

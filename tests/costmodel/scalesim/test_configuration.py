@@ -88,14 +88,14 @@ WRONG = {
     "ArrayHeight: 4.5": "got '4.5'.",
     "Dataflow : rs": "architecture_presets.Dataflow: expected os or ws or is, got 'rs'.",
     "Bandwidth : 10,x": "architecture_presets.Bandwidth: expected whole numbers of at least 1",
-    "ArrayHeigt: 16": "architecture_presets.arrayheigt: unknown (did you mean ArrayHeight?)",
+    "ArrayHeigt: 16": "architecture_presets.arrayheigt: unknown; did you mean ArrayHeight?",
     "InterfaceBandwidth: MUCH": "run_presets.InterfaceBandwidth: expected CALC or USER, got 'MUCH'",
     "UseRamulatorTrace: True": "run_presets.UseRamulatorTrace: expected False (traces of a DRAM",
     "SparsitySupport : true": "sparsity.SparsitySupport: expected False (sparse filters are not",
     "IfmapCustomLayout: True": "layout.IfmapCustomLayout: expected False (layouts in banks are",
     "IfmapCustomLayout: maybe": "layout.IfmapCustomLayout: expected True or False, got 'maybe'.",
     "FilterSRAMBankBandwidth: 0": "layout.FilterSRAMBankBandwidth: expected a whole number",
-    "[layouts]": "section [layouts]: unknown (did you mean layout?)",
+    "[layouts]": "section [layouts]: unknown; did you mean layout?",
     "run_name = mine\nrun_name = other": "option 'run_name' in section 'general' already exists",
 }
 

@@ -87,6 +87,7 @@ def test_what_is_written_is_read_back() -> None:
         ({"searchers": {"random": 3}}, "searchers"),
         ({"host": "cloud"}, "host: expected 'trials', 'blocks' or 'pool'"),
         ({"objective": "speed"}, "objective: expected"),
+        ({"objective": "edpp"}, r"got 'edpp'; did you mean edp\?"),
         ({"query_latency": -1.0}, "query_latency: expected at least 0"),
         ({"surrogates": {"rnn": "x"}}, "unknown workload family 'rnn'"),
     ],

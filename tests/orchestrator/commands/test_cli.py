@@ -80,7 +80,7 @@ def write_lines(path: Path, records: list[Any]) -> Path:
         (["search", "gemm-512", "--seed", "-1"], 2, "-1 is not in the range x>=0"),
         (["search", "gemm-512", "--iterations", "0"], 2, "at least 1 iteration"),
         (["search", "gemm-512", "--seconds", "nan"], 2, "above 0 seconds"),
-        (["search", "gemm-512", "--objective", "area"], 2, "'area' is not one of"),
+        (["search", "gemm-512", "--objective", "area"], 2, "energy, latency, ed2p, got 'area'"),
         (["search", "gemm:M=4,N=0,K=2"], 2, "N"),
         (["search", "gemm-512", "--output", "no/such/folder/x"], 2, "does not exist"),
         (["search"], 2, "Missing argument 'WORKLOAD'"),
@@ -100,7 +100,9 @@ def write_lines(path: Path, records: list[Any]) -> Path:
         (["benchmark", "nowhere.yaml"], 2, "nowhere.yaml: there is no such file"),
         (["benchmark", "smoek"], 2, "did you mean smoke"),
         (["report", "nowhere"], 2, "nowhere: there is no such folder"),
-        (["list", "planets"], 2, "'planets' is not one of"),
+        (["list", "planets"], 2, "networks, experiments, got 'planets'"),
+        (["search", "gemm-512", "--objective", "edpp"], 2, "got 'edpp'; did you mean edp?"),
+        (["results", "--kind", "serch"], 2, "got 'serch'; did you mean search?"),
     ],
 )
 def test_a_mistake_is_one_line(
