@@ -55,6 +55,9 @@ BESIDE_SECONDS = 0.1
 ALONE_SECONDS = 0.5
 FIRST_SHARE = 0.04
 
+# Parts of a proof's work, milliseconds each, between two proposals under a budget of iterations.
+STEP_PARTS = 20
+
 # The longest wait for a step of the proof between two looks at the clock, seconds.
 WAIT_SECONDS = 0.05
 
@@ -372,7 +375,8 @@ class Exact(Searcher):
                 return proposals
         prover = self.prover
         while not self._done(prover):
-            prover.step()
+            # So many whatever time they take: a seed decides what is proposed.
+            prover.step(parts=STEP_PARTS)
             self._note_bound()
             news = self._unproposed()
             # Otherwise a sampled row per step, so that a host can look at its clock.

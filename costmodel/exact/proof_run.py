@@ -27,8 +27,8 @@ class ProofRun(ABC):
     _kind: int
 
     @abstractmethod
-    def step(self) -> None:
-        """Works for a while."""
+    def step(self, *, parts: int | None = None) -> None:
+        """Works for a while, or for so many parts of its work, however long they take."""
 
     def close(self) -> None:  # noqa: B027 - for proofs that would hold themselves
         """Lets go of what steps work with: none can be taken any more."""

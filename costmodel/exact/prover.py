@@ -232,8 +232,12 @@ class Prover(ProofRun):
     def _limit(self) -> Outcome:
         return int(self._found.limit[0]), int(self._found.limit[1])
 
-    def step(self, bounds: int = STEP_BOUNDS) -> None:
+    def step(self, bounds: int = STEP_BOUNDS, *, parts: int | None = None) -> None:
         """Works for about so many bounds.
+
+        Args:
+            bounds: how many.
+            parts: nothing: steps go by their work alone, never by time.
 
         Raises:
             ContractError: the proof is finished.

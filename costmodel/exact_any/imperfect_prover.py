@@ -252,25 +252,30 @@ class ImperfectProver(ScoredRun):
         best = self._known.best
         return math.inf if best is None else self._value(*best) * (1 - SLACK)
 
-    def step(self, bounds: int = 0) -> None:
+    def step(self, *, parts: int | None = None) -> None:
         """Works for some STEP_SECONDS.
+
+        Args:
+            parts: for so many parts of its work in place of that, however long they take.
 
         Raises:
             ContractError: the proof is finished.
         """
         if self.finished:
             raise ContractError("The proof is finished: there is nothing left to do.")
-        ends = time.monotonic() + STEP_SECONDS
-        self._steps += 1
+        ends = time.monotonic() + STEP_SECONDS if parts is None else math.inf
+        last = math.inf if parts is None else self._steps + parts
         if self._stuck:
+            self._steps += 1
             best = self._known.best
             self.finished = best is not None and not self._queue.least[0] < self._to_beat()
             self._halted.wait(STEP_SECONDS)
             return
-        while not self.finished and not self._stuck and not self._halted.is_set():
+        while not (self.finished or self._stuck or self._halted.is_set()) and self._steps < last:
+            self._steps += 1
             self._work()
             if time.monotonic() >= ends:
-                break
+                return
 
     def run(
         self,

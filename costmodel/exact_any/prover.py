@@ -200,16 +200,22 @@ class AnyProver(ScoredRun):
         """Whether the assignments are listed; before that what is certain is a floor of all."""
         return self._built
 
-    def step(self, bounds: int = 0) -> None:
+    def step(self, *, parts: int | None = None) -> None:
         """Works for some STEP_SECONDS.
+
+        Args:
+            parts: for so many parts of its work in place of that, however long they take.
 
         Raises:
             ContractError: the proof is finished, or closed.
         """
         if self.finished or self._closed:
             raise ContractError("The proof is finished: there is nothing left to do.")
-        ends = time.monotonic() + STEP_SECONDS
-        while not self.finished and time.monotonic() < ends and not self._halted.is_set():
+        ends = time.monotonic() + STEP_SECONDS if parts is None else math.inf
+        last = math.inf if parts is None else self._steps + parts
+        while not self.finished and self._steps < last and not self._halted.is_set():
+            if time.monotonic() >= ends:
+                return
             self._steps += 1
             if next(self._work, self) is self:
                 self.finished = True

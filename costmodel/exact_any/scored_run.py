@@ -134,4 +134,4 @@ class ScoredRun(ProofRun):
         if state["best"] is not None:
             self.offer(np.array(state["best"], np.int32)[None])
         while self._steps < int(state["steps"]) and not self.finished:
-            self.step()
+            self.step(parts=1)

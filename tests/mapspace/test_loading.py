@@ -105,7 +105,10 @@ TOP = "name, budget, seeds, mode, share, shuffle, budgets, searchers"
         ({"name": "a", "seeds": 3}, "seeds: expected a list, got 3."),
         ({"name": "a", "seeds": [1, 1, 1, 1]}, "seeds: expected 3 or fewer entries, got [1, 1,"),
         ({"name": "a", "seeds": [2**62]}, f"seeds[0]: expected less than {2**62}, got {2**62}."),
-        ({"name": "a", "mode": "tim"}, "mode: expected 'iteration' or 'time', got 'tim'; did you mean time?"),
+        (
+            {"name": "a", "mode": "tim"},
+            "mode: expected 'iteration' or 'time', got 'tim'; did you mean time?",
+        ),
         ({"name": "a", "share": -1}, "share: expected at least 0, got -1."),
         ({"name": "a", "share": float("inf")}, "share: expected a finite number, got inf."),
         ({"name": "a", "share": float("nan")}, "share: expected a finite number, got nan."),

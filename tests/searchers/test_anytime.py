@@ -204,6 +204,22 @@ def test_the_optimum_is_found_as_without_a_clock(threads: int, objective: Object
     assert found[0] == found[1]
 
 
+def test_iterations_of_a_deep_machine_follow_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of its proof lasted by time: on a busy host fewer mappings were proposed beside it."""
+    monkeypatch.setattr("searchers.exact.STEP_PARTS", 4)
+    space = MapSpace(workload("cnn:N=1,K=8,C=8,P=8,Q=8,R=3,S=3"), accelerator("eyeriss"))
+    proposed = []
+    for seconds in (1e-4, 60.0):
+        monkeypatch.setattr("costmodel.exact_any.prover.STEP_SECONDS", seconds)
+        exact, asked = make("exact", space, seed=3), list[list[int]]()
+        while len(codes := exact.ask(100)):
+            asked.extend(codes.tolist())
+            exact.tell(LoopNestModel().evaluate(space, codes).edp)
+        proposed.append(asked)
+    assert len(proposed[0]) > 3
+    assert proposed[0] == proposed[1]
+
+
 def test_a_model_without_compiled_costs_is_asked(clock: Clock) -> None:
     class Another(LoopNestModel):
         def evaluate(self, space: Any, codes: Any, *, detail: bool = False) -> Costs:
