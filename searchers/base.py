@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.space import Codes, Losses
+from mapspace.arguments import explained
 from mapspace.errors import ConfigError, ContractError
+from mapspace.strict_yaml import shown
 from searchers.context import Context
 from searchers.options import Options
 
@@ -79,6 +81,7 @@ class Library(NamedTuple):
     install: str
 
 
+@explained
 class Searcher(ABC):
     """Asks for mappings, is told their losses.
 
@@ -139,6 +142,10 @@ class Searcher(ABC):
     functions: ClassVar[int | None] = None
     learns: bool = True
     failure: str | None = None
+
+    def __init_subclass__(cls, **further: Any) -> None:
+        super().__init_subclass__(**further)
+        explained(cls)
 
     def __init__(
         self, space: Space, options: Options, *, seed: int, context: Context | None = None
@@ -233,7 +240,10 @@ class Searcher(ABC):
         """
         if self._asked is None:
             raise ContractError("tell() was called without calling ask() first.")
-        told = np.array(losses, dtype=np.float64)
+        try:
+            told = np.array(losses, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ContractError(f"Expected losses, numbers, got {shown(losses)}.") from None
         if told.shape != (len(self._asked),):
             raise ContractError(
                 f"Expected losses of shape ({len(self._asked)},), one per row that ask() "

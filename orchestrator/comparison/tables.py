@@ -39,7 +39,7 @@ def above_table(results: Results) -> Table:
     bounds = [results.bounds[name] for name in results.workloads]
     unproven = results.reference_name if bounds[0].measured else "lower bound"
     foot: list[Row] = []
-    factor, unit = _shown_in(results)
+    factor, unit = shown_in(results)
     for reference, proven in (("proven optimum", True), (unproven, False)):
         if any(bound.proven == proven for bound in bounds):
             cells = [
@@ -103,7 +103,7 @@ def bounds_table(results: Results, place: Path, folder: Path) -> Table:
         folder: the page's, which links are relative to.
     """
     rows: list[Row] = []
-    factor, unit = _shown_in(results)
+    factor, unit = shown_in(results)
     for name in results.workloads:
         bounds = results.bounds[name]
         file = bounds.certificate
@@ -215,7 +215,7 @@ def hyperparameters_table(results: Results) -> Table | None:
     )
 
 
-def _shown_in(results: Results) -> tuple[float, str]:
+def shown_in(results: Results) -> tuple[float, str]:
     """What turns a benchmark's objective into the unit that its tables have, and that unit."""
     clock = results.provenance.get("clock_ghz")  # not in runs from before it was noted
     return displayed_of(results.experiment["objective"], unit_of(results.experiment), clock)

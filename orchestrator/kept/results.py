@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from mapspace.errors import ConfigError
 from mapspace.storage import Place, make_folder
 from orchestrator.benchmark.config import Benchmark
 from orchestrator.comparison.results import Results, Run
@@ -23,7 +22,9 @@ from orchestrator.comparison.tables import seeds_text
 from orchestrator.runs.experiments import find_experiment, load_experiment
 
 AFTER = (25, 50, 100, 200, 500, 1000, 2000, 5000)
-"""After how many queries the best so far is kept."""
+"""After how many queries pages show the best so far."""
+# Figures over the latency of a query begin with the first.
+_KEPT = (1, 2, 5, 10, *AFTER)
 _UNSAID = ("kind", "name", "description", "proof_seconds", "searchers")
 
 
@@ -35,12 +36,9 @@ def keep(run: Place, folder: Place) -> None:
         folder: where to.
 
     Raises:
-        ConfigError: it is one of measurements, which no other machine can make again.
         DataError: there is no finished benchmark.
     """
     results = load(run)
-    if results.measured:
-        raise ConfigError(f"{folder}: costs that were measured are not kept.")
     make_folder(folder)
     runs = [
         _thinned(run)
@@ -53,7 +51,7 @@ def keep(run: Place, folder: Place) -> None:
 
 def _thinned(run: Run) -> Run:
     """A search without its mapping, and of its curve what `Run.at` reads, and the end."""
-    found = np.searchsorted(run.evaluation, AFTER, side="right") - 1
+    found = np.searchsorted(run.evaluation, _KEPT, side="right") - 1
     rows = np.unique([*found[found >= 0], len(run.loss) - 1])
     return replace(
         run,
@@ -68,7 +66,8 @@ def _thinned(run: Run) -> Run:
 def as_run(experiment: Mapping[str, Any]) -> Benchmark:
     """The experiment of some results, as a file would have it today."""
     fields = {name: value for name, value in experiment.items() if name in Benchmark.model_fields}
-    own = [_entry(entry) for entry in experiment["searchers"]]
+    peers = experiment.get("peers", ())  # they are listed beside the searchers
+    own = [_entry(entry) for entry in experiment["searchers"] if entry["label"] not in peers]
     return Benchmark.model_validate({**fields, "searchers": own})
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mapspace.errors import ConfigError
 from orchestrator.comparison.cells import percent_text, range_text
 from orchestrator.comparison.results import Ratio, Results
-from orchestrator.comparison.tables import above_table
+from orchestrator.comparison.tables import above_table, shown_in
 from orchestrator.kept.results import AFTER
 from orchestrator.report.document import LEFT, RIGHT, Cell, Row, Table
 
@@ -83,6 +83,26 @@ def ratios(found: Sequence[Results], options: Options) -> Table:
     return Table("ratios", "", header, (LEFT, *[RIGHT] * len(cut)), rows)
 
 
+def ends(found: Sequence[Results], options: Options) -> Table:
+    """Where the searches of every method end on the one workload: of its seeds least to most."""
+    results = _one(found, "ends")
+    if len(results.workloads) != 1:
+        raise ConfigError(f"ends: expected one workload, got {len(results.workloads)}.")
+    factor, unit = shown_in(results)
+    if unit == "s":
+        factor, unit = 1e6 * factor, "us"
+    labels = _labels(results, options)
+    column = {label: results.overall_above(label) for label in labels}
+    rows: list[Row] = []
+    for label in labels:
+        ends = factor * results.column("best_loss", label)
+        texts = [f"{value:.4g}" for value in (ends.min(), np.median(ends), ends.mean(), ends.max())]
+        rows.append((_named(results, label), *texts, _share(column[label], column)))
+    header = (f"{results.objective_name}, {unit}", "best", "median", "mean", "worst")
+    above = f"% above {results.reference_name}"
+    return Table("ends", "", (*header, above), (LEFT, *[RIGHT] * 5), rows)
+
+
 def spent(found: Sequence[Results], options: Options) -> Table:
     """What a search of every method spends."""
     results = _one(found, "spent")
@@ -100,13 +120,14 @@ def spent(found: Sequence[Results], options: Options) -> Table:
 
 
 TABLES: Mapping[str, Callable[[Sequence[Results], Options], Table]] = {
-    view.__name__: view for view in (workloads, means, queries, ratios, spent)
+    view.__name__: view for view in (workloads, means, queries, ratios, ends, spent)
 }
 OPTIONS = {
     "workloads": ("methods",),
     "means": ("methods",),
     "queries": ("methods", "after"),
     "ratios": ("methods", "after", "over"),
+    "ends": ("methods",),
     "spent": ("methods",),
 }
 """What a page may ask of each."""
@@ -119,6 +140,8 @@ def budget(results: Results) -> str:
     query = f", {1000 * latency:g} ms a true query" if latency else ""
     if experiment.get("seconds") is not None:
         return f"{experiment['seconds']:g} s{query}"
+    if experiment.get("visited") is not None:
+        return f"{100 * experiment['visited']:g} % of the space"
     return f"{experiment['iterations']:,} queries{query}"
 
 

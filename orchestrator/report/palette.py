@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-# Blue, orange, green, plum, rust, sky, mauve, black, grey, umber.
+# Blue, orange, green, plum, rust, sky, mauve, black, grey, violet.
 PALETTE = (
     "#0067b1", "#dd8a00", "#00936b", "#813060", "#b44c11",
-    "#4abdff", "#94839d", "#222222", "#b2b3af", "#3e2e00",
+    "#4abdff", "#94839d", "#222222", "#b2b3af", "#6c00d8",
 )  # fmt: skip
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 # What a method has wherever nobody else has taken it: a place of the palette.

@@ -18,6 +18,7 @@ import pytest
 
 import mapspace as ms
 from mapspace.errors import MapspaceError
+from searchers.structured import Structured
 
 SMALL = "gemm:M=4,N=4,K=4"
 WRONG: tuple[Any, ...] = (
@@ -60,7 +61,7 @@ def methods(cls: type) -> list[str]:
 
 
 def public_methods() -> list[str]:
-    """Of public classes, with the tables of searchers."""
+    """Of public classes, with the tables of searchers, and of what `make` makes."""
     classes = {name: getattr(ms, name) for name in ms.__all__}
     named = {name: one if inspect.isclass(one) else type(one) for name, one in classes.items()}
     return [
@@ -68,7 +69,7 @@ def public_methods() -> list[str]:
         for name, one in named.items()
         if one.__module__.partition(".")[0] in OURS and not issubclass(one, Exception)
         for method in methods(one)
-    ]
+    ] + [f"Searcher.{method}" for method in methods(Structured)]
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,9 @@ def objects() -> dict[str, Any]:
     return {
         **{type(one).__name__: one for one in made},
         "SEARCHERS": ms.SEARCHERS,
+        "Searcher": ms.make("structured", space, seed=0),
+        "evaluate": evaluator,
+        "remaining": 3,
         "ImportedNetwork": ms.ImportedNetwork("nope", "", (), (), ()),
         "SweepResults": ms.SweepResults(cast("Any", None), points, points),
         "codes": codes,
