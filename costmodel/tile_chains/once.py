@@ -17,6 +17,8 @@ from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.compiled.by_reference import by_reference
 from costmodel.compiled.laid_out import laid_out
+from costmodel.exact.problem import lattice
+from costmodel.loop_nest.spatial_groups import distinct_sums
 from costmodel.map_space.map_space import MapSpace
 from costmodel.tile_chains.tiles import FloatArray
 
@@ -25,19 +27,23 @@ from costmodel.tile_chains.tiles import FloatArray
 class Moving(NamedTuple):
     """What moves the tensors of a map space, and what that costs.
 
-    sizes `[n]`; relevant, grouping, axis_start, term_start, term_dimension, words, macs and
-    mac_energy as in `NestTables`; output `[T]` 1 where a tensor is one; lone `[X]` 1 where no other
+    sizes `[n]`; divisors of each, those of dimension d from divisor_start `[n + 1]` on; relevant,
+    grouping, axis_start, term_start, term_dimension, term_coefficient, words, macs and mac_energy
+    as in `NestTables`; output `[T]` 1 where a tensor is one; lone `[X]` 1 where no other
     axis of the tensor has a dimension of the axis, whole `[X]` places along it; action `[L, T, 3]`
     of a value; width `[L, T]` words of a bandwidth that go with it; the others as in
     `MachineTables`.
     """
 
     sizes: Array
+    divisor_start: Array
+    divisors: Array
     relevant: Array
     grouping: Array
     axis_start: Array
     term_start: Array
     term_dimension: Array
+    term_coefficient: Array
     words: Array
     output: Array
     lone: Array
@@ -91,10 +97,12 @@ def _find_moving(space: MapSpace) -> Moving:
             lone[axis] = (uses[dims] == 1).all()
             if dims.size > 1 and lone[axis]:
                 whole[axis] = distinct(tables.sizes[dims], tables.term_coefficient[terms])
+    divisors = lattice(tables.sizes.tolist())
     return laid_out(
         Moving(
-            tables.sizes, tables.relevant, tables.grouping, tables.axis_start, tables.term_start,
-            tables.term_dimension, tables.words,
+            tables.sizes, divisors["divisor_start"], divisors["divisors"], tables.relevant,
+            tables.grouping, tables.axis_start, tables.term_start, tables.term_dimension,
+            tables.term_coefficient, tables.words,
             (tables.part_kind != PART_OF_INPUT).astype(np.int64), lone, whole,
             int(tables.macs), float(tables.mac_energy), prices_of_values(machine), machine.words,
             machine.address, machine.clusters, machine.leakage, int(machine.cycles_per_mac),
@@ -122,8 +130,19 @@ def _groups(
     level: int,
     t: int,
     spatial: Array,
+    outside: Array,
+    inside: Array,
 ) -> int:
-    """The fewest children of an instance that have tiles of their own of a tensor."""
+    """The fewest children of an instance that have tiles of their own of a tensor.
+
+    Args:
+        moving: the map space.
+        level: the level that fans out.
+        t: the tensor.
+        spatial: `[n]` factors below it.
+        outside: `[n]` products of the factors below it and below all levels outside it.
+        inside: `[n]` products of those below the levels further in.
+    """
     kind, count = moving.grouping[level, t], 1
     if kind != GROUPS_PER_AXIS:
         for d in range(spatial.size):
@@ -131,25 +150,78 @@ def _groups(
                 count *= spatial[d]
         return count
     for axis in range(moving.axis_start[t], moving.axis_start[t + 1]):
-        # Sums of steps are at least as many as if all steps were equal.
-        sums = 1
+        first, second, more = -1, -1, 0
         for k in range(moving.term_start[axis], moving.term_start[axis + 1]):
-            sums += spatial[moving.term_dimension[k]] - 1
-        count *= sums
+            factor = spatial[moving.term_dimension[k]]
+            if factor > 1 and first < 0:
+                first = k
+            elif factor > 1 and second < 0:
+                second = k
+            else:
+                more += factor - 1
+        if second >= 0:
+            # With a set more there are as many sums more as it has members, less one, at least.
+            count *= more + _fewest_sums(moving, first, second, spatial, outside, inside)
+        elif first >= 0:
+            count *= spatial[moving.term_dimension[first]]
     return count
+
+
+@part
+def _fewest_sums(
+    moving: Moving,
+    one: int,
+    two: int,
+    spatial: Array,
+    outside: Array,
+    inside: Array,
+) -> int:
+    """The fewest different sums of the steps of two terms of an axis, over all children's tiles.
+
+    Extents of these are multiples of the factors further in, and divide what those outside leave.
+    """
+    d, e = moving.term_dimension[one], moving.term_dimension[two]
+    fewest: int = spatial[d] * spatial[e]
+    for i in range(moving.divisor_start[d], moving.divisor_start[d + 1]):
+        extent = moving.divisors[i]
+        if extent % inside[d] or moving.sizes[d] // outside[d] % extent:
+            continue
+        for j in range(moving.divisor_start[e], moving.divisor_start[e + 1]):
+            other = moving.divisors[j]
+            if other % inside[e] or moving.sizes[e] // outside[e] % other:
+                continue
+            step, its = moving.term_coefficient[one] * extent, moving.term_coefficient[two] * other
+            fewest = min(fewest, distinct_sums(spatial[d], step, spatial[e], its))
+    return fewest
 
 
 @lean
 def fill_groups(
     moving: Moving,
     spatial: Array,
+    products: Array,
     found: Array,
 ) -> None:
-    """Fills `[B, L, T]` with the fewest children that have tiles of their own, by factors."""
+    """Fills the fewest children that have tiles of their own.
+
+    Args:
+        moving: the map space.
+        spatial: `[B, L, n]` factors below every level.
+        products: `[2, n]` scratch.
+        found: `[B, L, T]` filled.
+    """
+    outside, inside = products[0], products[1]
     for b in range(found.shape[0]):
+        for d in range(moving.sizes.size):
+            outside[d] = inside[d] = 1
+            for level in range(found.shape[1]):
+                inside[d] *= spatial[b, level, d]
         for level in range(found.shape[1]):
+            for d in range(moving.sizes.size):
+                outside[d] *= spatial[b, level, d]
+                inside[d] //= spatial[b, level, d]
             for t in range(found.shape[2]):
-                found[b, level, t] = _groups(moving, level, t, spatial[b, level])
+                found[b, level, t] = _groups(moving, level, t, spatial[b, level], outside, inside)
 
 
 @lean

@@ -56,7 +56,7 @@ class Weights(NamedTuple):
     groups: Array
 
 
-def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | None) -> Array:
+def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array) -> Array:
     """`[B]` children of an instance with tiles of their own of a tensor.
 
     Args:
@@ -64,7 +64,7 @@ def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | 
         level: the level that fans out.
         t: the tensor.
         spatial: `[B, n]` spatial factors below it.
-        inside: `[B, n]` extents of the children's tiles; None: the fewest that there can be.
+        inside: `[B, n]` extents of the children's tiles.
     """
     tables = space.tables
     kind = tables.grouping[level, t]
@@ -76,13 +76,8 @@ def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array | 
     for axis in range(tables.axis_start[t], tables.axis_start[t + 1]):
         terms = slice(tables.term_start[axis], tables.term_start[axis + 1])
         dims, coefficients = tables.term_dimension[terms], tables.term_coefficient[terms]
-        factors = spatial[:, dims]
-        if inside is None:
-            # Sums of steps are at least as many as if all steps were equal.
-            count *= 1 + (factors - 1).sum(axis=1)
-        else:
-            steps = coefficients * inside[:, dims]
-            count *= np.array([distinct(*row) for row in zip(factors, steps, strict=True)])
+        factors, steps = spatial[:, dims], coefficients * inside[:, dims]
+        count *= np.array([distinct(*row) for row in zip(factors, steps, strict=True)])
     return count
 
 
@@ -106,7 +101,8 @@ def weights(
     tensors = tables.sliding.size
     outer = np.ones((batch, levels + 1, n), np.int64)
     np.cumprod(spatial, axis=1, out=outer[:, 1:])
-    counts = fewest_groups(space, spatial)
+    fewest = fewest_groups(space, spatial)
+    counts = fewest.copy()
     if extents is not None:
         for level, t in zip(*np.nonzero(tables.grouping == GROUPS_PER_AXIS), strict=True):
             counts[:, level, t] = groups(space, level, t, spatial[:, level], extents[:, level + 1])
@@ -116,7 +112,8 @@ def weights(
             last = level == levels - 1 or (keeps[level + 1] >> t) & 1
             if last or machine.network[level] == NETWORK_OF_HOPS:
                 known = None if hops is None or level not in hops else hops[level][:, t]
-                delivered[:, level, t] = _delivery(space, level, t, spatial[:, level], known)
+                below = spatial[:, level], fewest[:, level, t]
+                delivered[:, level, t] = _delivery(space, level, t, *below, known)
     found = Filled(
         np.zeros((batch, levels + 1, tensors)), np.empty(batch), np.empty(batch),
         np.zeros((batch, tensors)), np.empty(batch, np.int64), np.empty(levels + 1, np.int64),
@@ -175,12 +172,13 @@ def fewest_groups(space: MapSpace, spatial: Array) -> Array:
         spatial: `[B, L, n]` spatial factors below every level.
     """
     counts = np.empty((*spatial.shape[:2], space.tables.sliding.size), np.int64)
-    fill_groups(moving_of(space), np.ascontiguousarray(spatial), counts)
+    products = np.empty((2, spatial.shape[2]), np.int64)
+    fill_groups(moving_of(space), np.ascontiguousarray(spatial), products, counts)
     return counts
 
 
 def _delivery(
-    space: MapSpace, level: int, t: int, spatial: Array, known: Array | None
+    space: MapSpace, level: int, t: int, spatial: Array, fewest: Array, known: Array | None
 ) -> FloatArray:
     """`[B]` pJ that one delivery of a word to every child of an instance costs at least.
 
@@ -189,10 +187,10 @@ def _delivery(
         level: the level that fans out.
         t: the tensor.
         spatial: `[B, n]` spatial factors below it.
+        fewest: `[B]` children with tiles of their own, at least.
         known: `[B]` twice its hops; None: the fewest that there can be.
     """
     tables, machine = space.tables, space.tables.machine
-    fewest = groups(space, level, t, spatial, None)
     hops = known
     if hops is None:
         children = spatial.prod(axis=1)

@@ -130,9 +130,9 @@ BREAKS = {
     ),
     "children with equal tiles are served one by one": (
         "tile_chains/once.py",
-        "_groups",
-        "sums += spatial[moving.term_dimension[k]] - 1",
-        "sums *= spatial[moving.term_dimension[k]]",
+        "_fewest_sums",
+        "distinct_sums(spatial[d], step, spatial[e], its)",
+        "spatial[d] * spatial[e]",
     ),
     "a port is at work for outputs that are produced for the first time": (
         "tile_chains/once.py",

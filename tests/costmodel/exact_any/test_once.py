@@ -16,7 +16,7 @@ from costmodel.tile_chains.ports import Port, port_weights
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tiles import FloatArray
-from costmodel.tile_chains.weights import Weights, entering_once, groups, weights
+from costmodel.tile_chains.weights import Weights, entering_once, weights
 
 LAYERS = (
     "cnn:N=2,K=4,C=3,P=6,Q=4,R=3,S=2,stride=2",
@@ -64,7 +64,7 @@ def _cycles(
         child = (*kept, levels)[kept.index(level) + 1]
         served = np.ones(len(spatial), np.int64)
         for f in range(level, child):
-            served *= groups(space, f, t, spatial[:, f], None)
+            served *= found.groups[:, f, t]
         weight[:, child, t] += served * (port.reads + (port.writes and bool(output)))
         if port.writes and not outermost:
             weight[:, level, t] += 1
