@@ -36,14 +36,17 @@ class ScaleSimInput(NamedTuple):
     idle: tuple[str, ...]
     """Keys and columns that change no cycle, each with its place."""
 
+    @checked
     def cycles(self, layer: TopologyLayer) -> dict[Dataflow, DataflowCycles]:
         """Cycles of one run of a layer by each of the three dataflows, with their stalls."""
         return {flow: cycles_with_stalls(self.array, layer, flow) for flow in DATAFLOWS}
 
+    @checked
     def machine(self, dataflow: Dataflow) -> Accelerator:
         """The array as a machine of this project on which a dataflow is the only one."""
         return machine_of(self.array, dataflow)
 
+    @checked
     def product(self, layer: TopologyLayer, dataflow: Dataflow) -> Workload:
         """One run of a layer as a matrix product, padded to whole folds of a dataflow."""
         return product_of(self.array, layer, dataflow)

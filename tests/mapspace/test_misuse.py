@@ -72,9 +72,23 @@ def public_methods() -> list[str]:
     ] + [f"Searcher.{method}" for method in methods(Structured)]
 
 
+SCALE_SIM = """[architecture_presets]
+ArrayHeight: 4
+ArrayWidth: 4
+IfmapSramSzkB: 1
+FilterSramSzkB: 1
+OfmapSramSzkB: 1
+Dataflow: ws
+"""
+
+
 @pytest.fixture(scope="module")
-def objects() -> dict[str, Any]:
+def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One of every public class whose methods take anything."""
+    files = [tmp_path_factory.mktemp("scalesim") / name for name in ("a.cfg", "a.csv")]
+    files[0].write_text(SCALE_SIM)
+    files[1].write_text("Layer, M, N, K,\nsmall, 4, 4, 4,\n")
+    arrays = ms.from_scalesim(files)
     result = ms.search(SMALL)
     space, model = ms.MapSpace(SMALL, "mm256"), ms.LoopNestModel()
     codes = space.sample(np.random.default_rng(0), 3, feasible=True)
@@ -86,6 +100,9 @@ def objects() -> dict[str, Any]:
     points = pd.DataFrame({"nope": [5]})
     return {
         **{type(one).__name__: one for one in made},
+        "ScaleSimInput": arrays,
+        "layer": arrays.layers[0],
+        "dataflow": "ws",
         "SEARCHERS": ms.SEARCHERS,
         "Searcher": ms.make("structured", space, seed=0),
         "evaluate": evaluator,
@@ -217,7 +234,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
     json.dumps(result.to_dict())
 
 
-def test_every_kind_of_name_is_looked_at() -> None:
+def test_every_kind_of_name_is_looked_at(objects: dict[str, Any]) -> None:
+    assert {name.partition(".")[0] for name in public_methods()} <= objects.keys()
     assert {"MapSpace.sample", "SearchResult.save", "LoopNestModel.evaluate"} <= {*public_methods()}
     assert {"search", "evaluate", "MapSpace", "Evaluator", "make", "from_torch"} <= {*public()}
 
