@@ -94,8 +94,8 @@ class Searcher(ABC):
 
     Semantics that the contract tests hold every searcher to:
         * One seed gives one run, in any process; another seed gives another run. Where a network
-          decides, that holds for the same libraries on the same kind of processor: sums in
-          floating point may differ elsewhere.
+          or linear algebra decides, that holds for the same libraries on the same kind of
+          processor: sums in floating point may differ elsewhere.
         * `ask(n)` spends at most n iterations: rows returned plus surrogate queries made.
         * Every proposal is feasible as far as `space.feasible` can tell. That check is a look at
           tile sizes, no cost query, and is free of budget for every searcher alike.
