@@ -233,11 +233,7 @@ class Prover(ProofRun):
         return int(self._found.limit[0]), int(self._found.limit[1])
 
     def step(self, bounds: int = STEP_BOUNDS, *, parts: int | None = None) -> None:
-        """Works for about so many bounds.
-
-        Args:
-            bounds: how many.
-            parts: nothing: steps go by their work alone, never by time.
+        """Works for about so many bounds; `parts` say nothing, since steps never go by time.
 
         Raises:
             ContractError: the proof is finished.

@@ -24,6 +24,9 @@ from costmodel.tile_chains.views import Sum, Together
 SLACK = 1e-12
 """Energies are sums in floating point: what is closer than this share counts as equal."""
 
+NOTHING = 1e-20
+"""pJ that count as none: where mappings need no energy, those that may win the tie are below it."""
+
 POWERS = {"energy": 0, "edp": 1, "ed2p": 2}
 """The power of cycles beside one of energy."""
 
@@ -165,7 +168,9 @@ class Known:
         if self._kind == LATENCY:
             return math.inf if cycles < its else energy * (1 - SLACK) if cycles == its else 0.0
         if self._kind == ENERGY:
-            return energy * (1 + SLACK if cycles < its else 1 - SLACK)
+            return max(energy * (1 + SLACK), NOTHING) if cycles < its else energy * (1 - SLACK)
+        if energy == 0:
+            return NOTHING if cycles < its else 0.0
         tied = self._waits or cycles > its
         return float(self._equal(cycles) * (1 + SLACK if tied else 1 - SLACK))
 
@@ -184,8 +189,9 @@ class Known:
         if self._kind == LATENCY:
             least = np.where(cycles == its, energy * (1 - SLACK), 0.0)
             return np.where(cycles < its, math.inf, least)
-        if self._kind == ENERGY:
-            return np.where(cycles < its, energy * (1 + SLACK), energy * (1 - SLACK))
+        if self._kind == ENERGY or energy == 0:
+            faster = max(energy * (1 + SLACK), NOTHING)
+            return np.where(cycles < its, faster, energy * (1 - SLACK))
         tied = self._waits | (cycles > its)
         return np.asarray(self._equal(cycles) * np.where(tied, 1 + SLACK, 1 - SLACK))
 
@@ -272,7 +278,9 @@ class Known:
         if self._kind == ENERGY:
             return np.asarray((least >= energy * (1 - SLACK)) & (slow >= its))
         tied = least >= self._equal(cycles) * (1 - SLACK)
-        return np.asarray(tied & (energies >= energy * (1 - SLACK)))
+        tied &= energies >= energy * (1 - SLACK)
+        # Equal products of equal energies have equal cycles, unless the energy is none.
+        return np.asarray(tied if energy else tied & (slow >= its))
 
     def ties(self, cycles: float) -> Ties | None:
         """What `lose_ties` and `too_slow` say, as numbers; None where they are no single ones.
@@ -288,7 +296,8 @@ class Known:
         if self._kind == ENERGY:
             return Ties(energy * (1 - SLACK), -math.inf, its, math.inf)
         equal = float(self._equal(cycles))
-        return Ties(equal * (1 - SLACK), energy * (1 - SLACK), -math.inf, math.inf)
+        slow = -math.inf if energy else its
+        return Ties(equal * (1 - SLACK), energy * (1 - SLACK), slow, math.inf)
 
     def passes_by(self, energies: FloatArray, cycles: Array) -> npt.NDArray[np.bool_]:
         """Which sets of mappings cannot win though others that need more of the objective could.

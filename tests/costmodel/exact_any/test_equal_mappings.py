@@ -86,6 +86,56 @@ def test_more_ties_are_decided_as_enumeration_does(block: int) -> None:
     check_all(range(1000 + 20 * block, 1020 + 20 * block), 8000)
 
 
+def at_no_energy(seed: int, most: int) -> tuple[MapSpace, Codes, Objective]:
+    """A map space with mappings that need no energy, of several cycles."""
+    rng = np.random.default_rng(seed)
+    while True:
+        work, _ = random_parts(rng)
+        machine = random_machine(rng)
+        machine["mac_energy_pj"] = 0.0
+        for level in machine["levels"]:
+            level["energy_pj"] = float(rng.choice([0.0, 0.0, 1.0]))
+            for key in ("hop_energy_pj", "router_pj", "ingress_pj", "leakage_pj", "address_pj"):
+                level.pop(key, None)
+        try:
+            space = MapSpace(workload(smaller(rng, work)), accelerator(machine))
+            codes = every_mapping(space, most)
+        except ConfigError:
+            continue
+        if codes is None or not len(codes):
+            continue
+        costs = LoopNestModel().evaluate(space, codes)
+        cycles = costs.latency_cycles[costs.energy_pj == 0]
+        if cycles.size and cycles.max() > cycles.min():
+            return space, codes, ("energy", "edp", "ed2p")[seed % 3]
+
+
+def check_nothing(seeds: range, most: int) -> None:
+    """Of mappings that need no energy the fastest is found, from the slowest on, too."""
+    for seed in seeds:
+        space, codes, objective = at_no_energy(seed, most)
+        costs = LoopNestModel().evaluate(space, codes)
+        cycles = np.where(costs.energy_pj == 0, costs.latency_cycles, 0)
+        least = costs.latency_cycles[costs.energy_pj == 0].min()
+        for first in (None, codes[[cycles.argmax()]]):
+            prover = AnyProver(space, objective=objective)
+            if first is not None:
+                prover.offer(first)
+            prover.run()
+            assert prover.best_outcome == (0, least), seed
+            assert certify(prover, 0.0).tie_proven, seed
+
+
+def test_where_nothing_needs_energy_the_fastest_wins() -> None:
+    check_nothing(range(6), 1500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(5))
+def test_where_nothing_needs_energy_the_fastest_of_many_wins(block: int) -> None:
+    check_nothing(range(1000 + 30 * block, 1030 + 30 * block), 8000)
+
+
 def test_certificates_say_who_wins_a_tie() -> None:
     for seed in range(6):
         space, codes, objective = tied(seed, 600)
