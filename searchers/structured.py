@@ -71,7 +71,11 @@ class StructuredOptions(Options):
 
 
 class Structured(Searcher):
-    """Rounds of short annealing chains that take turns, compiled."""
+    """Rounds of short annealing chains that take turns, compiled.
+
+    Attributes:
+        lost: how often a walk found no move and took a random mapping: often in tiny spaces alone.
+    """
 
     OPTIONS = StructuredOptions
     SPACES = (MapSpace,)
@@ -98,7 +102,7 @@ class Structured(Searcher):
         self._spaces = (space,) if space.orders is None else space.orders.spaces
         # The least loss of every order of buffers side by side; nan before it had a round.
         self._order_losses: Losses = np.full(len(self._spaces), math.nan)
-        self._order = 0
+        self._order, self.lost = 0, 0
         if space.orders is not None:
             self.STATE = (*type(self).STATE, "_order", "_order_losses")  # type: ignore[misc]
         deep = is_deep(space.tables)
@@ -235,6 +239,7 @@ class Structured(Searcher):
         while done < len(codes):
             # The last walk ended with a round, or where a chain found nothing.
             ended = self._end_round()
+            self.lost += not ended
             spare = codes[:0] if ended else self._walked.sample(self.rng, 1, feasible=True)
             before = done
             done += self._walk_on(costs, spare, codes[done:], scores[done:])

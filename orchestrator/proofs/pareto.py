@@ -37,6 +37,9 @@ FIRST_OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp")
 FIRST_ITERATIONS = 20_000
 """Mappings that structured search scores for each of these before the proof begins."""
 
+MOST_LOST = 100
+"""It ends where its walks found no move so often: a space is tiny, and random mappings are slow."""
+
 FIRST_SHARE = 0.1
 """The share of a budget of seconds that it takes for each at most."""
 
@@ -230,7 +233,8 @@ def _first_mappings(space: MapSpace, seconds: float | None) -> list[Codes]:
     """What structured search finds soon for one objective after another: a proof rules out more."""
     from costmodel.exact_any.front import follows_elements
     from costmodel.loop_nest.model import LoopNestModel
-    from searchers import Evaluator, make
+    from searchers import Evaluator
+    from searchers.structured import Structured, StructuredOptions
 
     found: list[Codes] = []
     if follows_elements(space):
@@ -240,7 +244,9 @@ def _first_mappings(space: MapSpace, seconds: float | None) -> list[Codes]:
         evaluator = Evaluator(
             LoopNestModel(), space, objective=objective, iterations=FIRST_ITERATIONS, seconds=limit
         )
-        make("structured", space, seed=0).run(evaluator)
+        searcher = Structured(space, StructuredOptions(), seed=0)
+        while evaluator.remaining > 0 and searcher.lost < MOST_LOST:
+            evaluator.walk(searcher.walk)
         if evaluator.best_code is not None:
             found.append(evaluator.best_code)
     return found
