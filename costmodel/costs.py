@@ -5,6 +5,7 @@ Letters: B mappings, L memory levels (outermost first), T tensors (output last).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -47,6 +48,13 @@ def objective_of(name: str, energy: Value, cycles: Value) -> Value:
         return energy if name == "energy" else cycles
     edp: Value = energy * cycles
     return edp if name == "edp" else edp * cycles
+
+
+def times(value: float, other: float) -> float:
+    """How many times one cost is another: once where both are nothing, inf times nothing itself."""
+    if other == 0:
+        return 1.0 if value == 0 else math.inf
+    return value / other
 
 
 @dataclass(frozen=True)

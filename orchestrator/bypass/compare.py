@@ -203,11 +203,12 @@ def _prove(
     assert detail is not None  # it was asked for
     energy, cycles = float(costs.energy_pj[0]), float(costs.latency_cycles[0])
     levels, names = space.accelerator.levels, space.workload.tensor_names
+    whole = energy or 1.0  # of no energy every share is none
     shares = {
-        level.name: float(detail.energy_pj[0, i].sum()) / energy for i, level in enumerate(levels)
+        level.name: float(detail.energy_pj[0, i].sum()) / whole for i, level in enumerate(levels)
     }
-    shares["network"] = float(detail.network_energy_pj[0].sum()) / energy
-    shares["MAC"] = detail.mac_energy_pj / energy
+    shares["network"] = float(detail.network_energy_pj[0].sum()) / whole
+    shares["MAC"] = detail.mac_energy_pj / whole
     return BypassBest(
         costs=MappingCosts(energy, cycles, space.accelerator.clock_ghz),
         proven=found.proven,

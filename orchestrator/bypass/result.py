@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from costmodel.costs import times
 from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.schemas.proofs import (
     BypassAnswer,
@@ -123,8 +124,8 @@ class BypassLayer:
             **row,
             "kept": self.kept.to_dict(),
             "searched": self.searched.to_dict(),
-            "edp_ratio": kept.edp / searched.edp,
-            "energy_ratio": kept.energy_pj / searched.energy_pj,
+            "edp_ratio": times(kept.edp, searched.edp),
+            "energy_ratio": times(kept.energy_pj, searched.energy_pj),
             "latency_ratio": kept.latency_cycles / searched.latency_cycles,
             "degenerate": any(entry.free for entry in self.searched.deliveries),
         }
@@ -191,7 +192,7 @@ class BypassResult:
         return {
             "kept": kept.to_dict(),
             "searched": searched.to_dict(),
-            "edp_ratio": kept.edp / searched.edp,
+            "edp_ratio": times(kept.edp, searched.edp),
             "degenerate": sum(any(d.free for d in best.deliveries) for _, _, best in found),
             "layers": len(found),
         }

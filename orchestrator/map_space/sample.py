@@ -96,7 +96,7 @@ def sample_space(
     Fewer are returned after an interruption, or where hardly any mapping is feasible.
 
     Raises:
-        ConfigError: none is feasible.
+        ConfigError: none is feasible, or none needs energy.
     """
     problem = why_infeasible(space)
     if problem is not None:
@@ -104,6 +104,11 @@ def sample_space(
     rng = np.random.default_rng(seed)
     model = LoopNestModel()
     minimum = algorithmic_minimum(space.workload, space.accelerator)
+    if not minimum.energy_pj:
+        raise ConfigError(
+            f"{space.accelerator.name} needs no energy for {space.workload.name}: mappings are "
+            "described by how much more they need than the least."
+        )
     energy, cycles = np.empty(samples), np.empty(samples)
     rejected: dict[int, int] = {}
     found = drawn = 0

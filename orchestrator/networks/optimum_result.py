@@ -83,7 +83,7 @@ class NetworkOptimum(Together[NetworkCertificate]):
             "totals": {
                 **costs.to_dict(),
                 "chip_power_w": self.chip_power_w,
-                "inferences_per_joule": 1e12 / costs.energy_pj,
+                "inferences_per_joule": 1e12 / costs.energy_pj if costs.energy_pj else None,
                 "proven": self.proven,
                 "lower_bound": self.lower_bound,
                 "gap": self.gap,
@@ -108,7 +108,8 @@ class NetworkOptimum(Together[NetworkCertificate]):
             yield "", idle_text(self.chip_power_w)
             yield "chip", chip_text(self.accelerator)
         yield "EDP", f"{value_text('edp', costs.edp, clock)} (total energy x total time)"
-        yield "per joule", f"{1e12 / costs.energy_pj:.4g} inferences (throughput per watt)"
+        if costs.energy_pj:
+            yield "per joule", f"{1e12 / costs.energy_pj:.4g} inferences (throughput per watt)"
         within = "" if self.limit is None else " within the limit"
         if self.proven:
             yield "proven optimal", f"no mappings have a lower {self.objective} in all{within}"
@@ -139,7 +140,7 @@ class NetworkOptimum(Together[NetworkCertificate]):
                 row["count"],
                 millijoules(row["energy_pj"]),
                 row["latency_cycles"],
-                100 * row["count"] * row["energy_pj"] / energy,
+                100 * row["count"] * row["energy_pj"] / (energy or 1.0),
                 100 * row["count"] * row["latency_cycles"] / cycles,
             )
             for row in self.rows()
@@ -194,4 +195,5 @@ class NetworkOptimum(Together[NetworkCertificate]):
         layer, whole = self.certificate.layers[place], self.certificate
         if self.objective == "latency":
             return layer.count * layer.latency_cycles / whole.latency_cycles
-        return float(layer.count * Fraction(layer.energy_pj) / Fraction(whole.energy_pj))
+        energy = Fraction(whole.energy_pj) or 1  # of none every share is none
+        return float(layer.count * Fraction(layer.energy_pj) / energy)

@@ -82,6 +82,8 @@ class ResidentOptimum(Together[ResidentCertificate]):
         """By which share the objective falls where tensors stay; None: not known."""
         if self.alone is None or not self.all_ways:
             return None
+        if not self.alone.value:
+            return 0.0  # nothing can be saved
         return float(1 - self.value / self.alone.value)
 
     def rows(self) -> list[ResidentLayer]:
@@ -193,7 +195,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
             yield "worth", f"{share} of {objective}{least}: {before} where nothing stays"
         if self.staying is not None:
             value = self.staying.value
-            share = percent(float(1 - self.value / value))
+            share = percent(float(1 - self.value / value) if value else 0.0)
             less = value_text(objective, float(value), clock)
             yield "of it fusing", f"{share}: {less} where tensors stay whole or not at all"
         within = "" if limit is None else " within the limit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from fractions import Fraction
 from typing import Any, TextIO
@@ -165,7 +166,7 @@ def search_jointly(request: Request, stream: TextIO | None = None) -> NetworkOpt
             result = Limited(found, limit, **options).run()
         stopped = interrupted.is_set()
     live.end()
-    if result.bound <= 0:
+    if math.isinf(result.gap):
         raise DataError(
             f"{name} on {device.name}: nothing is certain after {result.seconds:.3g} s; expected "
             "more seconds, or a search of each layer alone."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -155,7 +156,7 @@ def _search_now(
             found = proof.run()
         stopped = interrupted.is_set()
     live.end()
-    if found.bound <= 0 or (before is not None and before.bound <= 0):
+    if math.isinf(found.gap) or (before is not None and math.isinf(before.gap)):
         raise DataError(
             f"{asked.name} on {device.name}: nothing is certain; expected more seconds."
         )

@@ -301,7 +301,7 @@ class JointTotals(Costs):
 
     Attributes:
         chip_power_w: mean power with everything on: what leaks of idle instances, too, W.
-        inferences_per_joule: networks per joule.
+        inferences_per_joule: networks per joule; null where they need no energy.
         proven: whether no mappings have less of the objective in all.
         lower_bound: what none are below.
         gap: how far the choice can be above the optimum; null: however far.
@@ -309,7 +309,7 @@ class JointTotals(Costs):
     """
 
     chip_power_w: float
-    inferences_per_joule: float
+    inferences_per_joule: float | None
     proven: bool
     lower_bound: float
     gap: float | None

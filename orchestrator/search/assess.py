@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from costmodel.costs import times
 from costmodel.exact.certificate import certify
 from costmodel.exact.restriction import problem_hash
 from costmodel.loop_nest.model import LoopNestModel
@@ -173,7 +174,7 @@ def best_tilings(space: MapSpace, codes: Codes, objective: Objective) -> tuple[R
             space.describe(code),
             mapping_record(space, code),
             MappingCosts(float(costs.energy_pj[i]), float(costs.latency_cycles[i]), clock),
-            float(values[i]) / float(values[0]) - 1,
+            times(float(values[i]), float(values[0])) - 1,
         )
         for i, code in enumerate(codes)
     )
