@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from orchestrator.comparison.aggregates import FEW_SEEDS, few_seeds
 from orchestrator.comparison.cells import TIMES, percent_text, range_text
+from orchestrator.comparison.rank_tests import p_text, ranks
 from orchestrator.comparison.results import Results
 
 TWICE = 2
@@ -27,7 +30,8 @@ def conclusion(results: Results) -> str:
     if min(len(results.of(label, results.workloads[0])) for label in known) < 2:
         even = [label for label in others if results.overall(label) == results.overall(first)]
         least = f"as {' and '.join(even)} does" if even else "the least"
-        return f"{start}, {least}; of one seed there is no interval, so that it may be chance."
+        said = f"{start}, {least}; of one seed there is no interval, so that it may be chance."
+        return " ".join(filter(None, [said, _ranked(results), _few(results)]))
     level = [label for label in others if not results.ratio(label, first).low > 1]
     apart = [label for label in others if label not in level]
     said = f"{start}, less than all others"
@@ -43,7 +47,44 @@ def conclusion(results: Results) -> str:
         what = "is" if len(apart) == 1 else "are the others, least of them"
         more = f"{_listed(results, apart[:1])}, {_more(results, apart[0], first)}"
         said += f"; surely higher {what} {more}" if level else f"; the next is {more}"
-    return f"{said}. In brackets: 95 % intervals due to the seeds."
+    said = f"{said}. In brackets: 95 % intervals due to the seeds."
+    return " ".join(filter(None, [said, _ranked(results), _few(results)]))
+
+
+def _ranked(results: Results) -> str:
+    """What the problems say beside the seeds: who is told apart by ranks over them."""
+    found = ranks(results)
+    if found is None:
+        return ""
+    over = f"By ranks over these {found.problems} problems"
+    if len(found.level) == len(found.labels) - 1:
+        return f"{over} no method is told apart from {found.labels[0]}."
+    apart = [label for label in found.labels[1:] if label not in found.level]
+    least = max(
+        float(p) for label, p in zip(found.labels, found.holm, strict=True) if label in apart
+    )
+    ahead = "all others" if not found.level else listed(apart)
+    said = f"{over} {found.labels[0]} is ahead of {ahead} (at most {p_text(least)})"
+    if found.level:
+        said += f"; it cannot be told apart from {listed(found.level)}"
+    return f"{said}."
+
+
+def _few(results: Results) -> str:
+    """Which methods have too few seeds for intervals that mean much."""
+    few = few_seeds(results)
+    if not few:
+        return ""
+    if len(few) == len(results.searchers):
+        return f"All methods have fewer than {FEW_SEEDS} seeds."
+    return f"Of fewer than {FEW_SEEDS} seeds: {listed(list(few))}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence; of more than six the first, and how many others there are."""
+    if len(names) > 6:
+        return f"{', '.join(names[:4])} and {len(names) - 4} others"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def budget_text(results: Results) -> str:

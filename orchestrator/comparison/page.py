@@ -27,6 +27,7 @@ from orchestrator.comparison.results_files import (
     load,
 )
 from orchestrator.comparison.search_time import CLOCKS, shared_text
+from orchestrator.comparison.statistics_section import statistics_blocks
 from orchestrator.comparison.tables import (
     above_table,
     bounds_table,
@@ -197,6 +198,7 @@ def _section(results: Results, place: Path, folder: Path) -> Section:
         above_table(results),
         bounds_table(results, place, folder),
         *_curves(results, name),
+        *statistics_blocks(results, name),
         *(latency_blocks(results, bills_of(results), name) if applies(results) else ()),
         normalised_table(results),
         *paper_tables(results),
@@ -329,7 +331,7 @@ def _measuring(results: Results) -> Section:
             "of them). The clock runs while a method computes and while its queries are answered; "
             "it stands while a curve is recorded or a checkpoint written. Averages are geometric, "
             "over seeds and over workloads; the paper averaged the EDP itself over 100 runs. Bands "
-            "and intervals are Student's t on logarithms, 95 %.",
+            "and intervals are Student's t on logarithms, 95 %, where nothing else is said.",
             "Default settings of the methods were tuned on problems of Table 1 of Mind Mappings; "
             "`mapspace benchmark held-out` runs them on layers that no tuning saw.",
             provenance,

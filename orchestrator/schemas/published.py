@@ -68,6 +68,7 @@ ANSWERS: Mapping[str, Any] = {
     "results-gc": runs.ClearedAnswer,
     "list": runs.ListAnswer,
     "report": runs.ReportAnswer,
+    "compare": runs.CompareAnswer,
     "experiment": runs.RunAnswer,
     "design": runs.DesignAnswer,
     "submit": runs.JobAnswer,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -97,6 +97,46 @@ class ReportAnswer(TypedDict):
     """Where the page is."""
 
     page: str
+
+
+class DifferenceAnswer(TypedDict):
+    """What differs between two runs of a method, on one workload or on all.
+
+    Attributes:
+        method: its label.
+        workload: its name; null: all of them.
+        pairs: searches with the same workload and seed.
+        ratio: loss after over loss before, geometric mean; null where a search found nothing.
+        time: search time likewise.
+        p: that it is chance (Wilcoxon, adjusted by Holm).
+        verdict: in a word.
+    """
+
+    method: str
+    workload: str | None
+    pairs: int
+    ratio: float | None
+    time: float | None
+    p: float
+    verdict: Literal["better", "worse", "no difference", "too few pairs"]
+
+
+class CompareAnswer(TypedDict):
+    """Two runs of a benchmark.
+
+    Attributes:
+        methods: over all workloads.
+        cells: of every method and workload.
+        alone: methods that one run does not have.
+        notes: what else differs.
+        conclusion: in a sentence.
+    """
+
+    methods: list[DifferenceAnswer]
+    cells: list[DifferenceAnswer]
+    alone: list[str]
+    notes: list[str]
+    conclusion: str
 
 
 class TextAnswer(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,3 +89,29 @@ def make_results(**experiment: Any) -> Results:
         runs=runs,
         provenance=PROVENANCE,
     )
+
+
+LINED_UP = ("annealing", "genetic", "random")
+
+
+def lined_up(
+    problems: int = 5, seeds: int = 6, factors: tuple[float, ...] = (1.0, 1.1, 1.2)
+) -> Results:
+    """Methods of which one is always ahead of the next; seeds differ a little, in pairs."""
+    runs, bounds = [], {}
+    for place in range(problems):
+        name = f"problem-{place}"
+        bounds[name] = Bounds(5.0, 8.0, 10.0)
+        for method, factor in zip(LINED_UP, factors, strict=False):
+            for seed in range(seeds):
+                end = 10.0 * factor * (1 + 0.001 * seed) * (1 + 0.002 * place)
+                runs.append(make_run(method, name, seed, [(1, 0.01, 99.0), (10, 0.1, end)]))
+    made = make_results(
+        workloads=list(bounds),
+        searchers=[
+            {"name": name, "label": name, "preset": None, "parameters": {}} for name in LINED_UP
+        ],
+        seeds=list(range(seeds)),
+        iterations=10,
+    )
+    return replace(made, runs=tuple(runs), bounds=bounds)

@@ -13,9 +13,11 @@ from commands import call, printed
 from jsonschema.exceptions import best_match
 from marks import noisy_libraries
 from paths import GOLDEN
+from sample_results import lined_up
 from whole_spaces import golden
 
 from orchestrator.cli import cli
+from orchestrator.comparison.results_files import save
 from orchestrator.schemas.json_text import json_text
 from orchestrator.schemas.published import ANSWERS, NAMES, NO_ANSWERS, OF_COMMANDS, schema
 
@@ -94,6 +96,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "run").mkdir()
     (folder / "run" / "sweep.json").write_text("{}")
     (folder / "run" / "progress.json").write_text(json.dumps(noted))
+    (folder / "compared").mkdir()
+    save(lined_up(), folder / "compared")
     (folder / "alexnet.m").write_text(MAESTRO)
     (folder / "scale.cfg").write_text(SCALESIM)
     (folder / "layers.csv").write_text("Layer, M, N, K,\nfirst, 4, 5, 6,\n")
@@ -135,6 +139,7 @@ CASES = [
     ("explain", "explain {folder}/one.jsonl"),
     ("explain", "explain {folder}/own.json --objective energy"),
     ("diff", "diff {folder}/one.jsonl {folder}/two.jsonl"),
+    ("compare", "compare {folder}/compared {folder}/compared"),
     ("space", f"space {GEMM} {OTHER} --samples 200"),
     ("space-family", "space --family mttkrp --samples 500"),
     ("describe-searcher", "describe searcher gradient"),
