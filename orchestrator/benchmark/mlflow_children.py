@@ -27,6 +27,7 @@ from mapspace.errors import MapspaceError
 from orchestrator.comparison.figures import styles
 from orchestrator.comparison.results import TIMED, Axis, Interval, Results, percent_name
 from orchestrator.comparison.results_files import RECORDS_FILE
+from orchestrator.comparison.statistics_section import sure_metrics
 from orchestrator.runs.mlflow_record import NOTE_TAG, Entry, FinishedRun, origin_tags
 
 POINTS = 60
@@ -115,6 +116,7 @@ class Children:
             final["found_nothing"] = float(lost)
         overall = results.overall_interval(searcher, above=True)
         final |= {f"{percent}{end}": value for end, value in in_percent(overall)}
+        final |= sure_metrics(results, searcher)
         note = (
             f"**{searcher}** over {len(results.workloads):,} workloads of the benchmark "
             f"{results.experiment['name']}: {_percents(final[percent])} above "

@@ -49,6 +49,21 @@ def statistics_blocks(results: Results, name: str) -> Blocks:
     return [*blocks, sure_table(results, found), problems_table(results, found)]
 
 
+def sure_metrics(results: Results, label: str) -> dict[str, float]:
+    """What of it MLflow keeps of a method, in a section of its own: what is finite."""
+    middle = interquartile(shares(results, label))
+    found = {
+        f"sure/middle_half{end}": 100 * value
+        for end, value in zip(("", "_low", "_high"), middle, strict=True)
+    }
+    if known_workloads(results):
+        unit = "seconds" if results.primary_axis == "seconds" else "queries"
+        expected = arrivals(results, label).expected
+        for share, value in zip(TARGETS, expected, strict=True):
+            found[f"sure/{unit}_until_within_{100 * share:g}_percent"] = float(value)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
 def targets_table(results: Results) -> Table:
     """Expected spending until a target is reached, and in how many runs it was."""
     by_time = results.primary_axis == "seconds"

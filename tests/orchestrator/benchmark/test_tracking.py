@@ -138,6 +138,12 @@ def test_a_method_is_a_run_over_all_workloads(store: str, tmp_path: Path) -> Non
     assert high == pytest.approx(100 * (15**0.5 * math.exp(half) - 1), rel=1e-4)
     assert "287 % above the optimum or a lower bound" in run.data.tags["mlflow.note.content"]
     assert runs["gradient (visited)"].data.params["parameters.chains"] == "2"
+    # One seed is at the left optimum after 50 queries, the other spends its 100 and never is.
+    sure = runs["gradient (visited)"].data.metrics
+    assert sure["sure/queries_until_within_1_percent"] == 150
+    # 40 and 90 over 20, twice 400 over 80: the middle ones are 4.5 and 5.
+    assert run.data.metrics["sure/middle_half"] == pytest.approx(100 * (22.5**0.5 - 1))
+    assert "sure/queries_until_within_1_percent" not in run.data.metrics
 
 
 @pytest.mark.parametrize(("unit", "at_ten", "end"), [("query", 10, 100), ("ms", 100, 1000)])
