@@ -72,8 +72,10 @@ def loose_bandwidth(rng: np.random.Generator, machine: Data, _: Problem) -> bool
     elif "bandwidth" in level:
         missing = []
     if missing:
-        level[missing[rng.integers(len(missing))]] = 1e18
-    return bool(missing)
+        # JSON of a float that is as large would be text to a reader of YAML.
+        level[missing[rng.integers(len(missing))]] = 10**18
+    # Work waits for what enters single buffers however fast that is: a whole cycle at least.
+    return bool(missing) and not any("buffering" in level for level in machine["levels"])
 
 
 @_machine
@@ -110,7 +112,7 @@ def large_outer_capacity(rng: np.random.Generator, machine: Data, _: Problem) ->
 @_machine
 def capacity_in_bits(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
     level = machine["levels"][rng.integers(1, len(machine["levels"]))]
-    level["capacity_bits"] = 16 * level.pop("capacity_words")
+    level["capacity_bits"] = level.get("word_bits", 16) * level.pop("capacity_words")
     return True
 
 
@@ -127,11 +129,33 @@ def flat_mesh(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
 @_machine
 def written_out(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
     whole = accelerator(machine)
-    machine |= {"word_bits": whole.word_bits, "overflow": whole.overflow, "factors": whole.factors}
-    machine |= {"axes": whole.axes}
-    for level, said in zip(machine["levels"], whole.levels, strict=True):
-        for key in ("fanout", "block_words", "cluster_size", "leakage_pj", "hop_energy_pj"):
-            level.setdefault(key, getattr(said, key))
+    machine |= {"overflow": whole.overflow, "factors": whole.factors}
+    for key, field in Machine.model_fields.items():
+        if key not in NOT_DRAWN and not field.is_required():
+            machine.setdefault(key, getattr(whole, key))
+    nothing = {
+        key: field.default
+        for key, field in Level.model_fields.items()
+        if key not in NOT_DRAWN and not field.is_required() and field.default not in (None, ())
+    }
+    for level in machine["levels"]:
+        if level is not machine["levels"][0] and not {"shares", "tiles"} & level.keys():
+            level.setdefault("startup", 0)
+            level.setdefault("buffering", "double")
+        for key, none in nothing.items():
+            level.setdefault(key, none)
+    return True
+
+
+@_machine
+def passes_of_no_cycles(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
+    fanning = [level for level in machine["levels"] if level.get("fanout", 1) > 1]
+    if not fanning or any("array" in level for level in machine["levels"]):
+        return False
+    inside = machine["levels"][machine["levels"].index(fanning[0]) + 1 :]
+    if not inside or any({"bypass", "keep"} & level.keys() for level in inside):
+        return False  # what is stationary is kept inside
+    fanning[0]["array"] = {"stationary": "output", "load": 0, "fill": 0, "drain": 0}
     return True
 
 
@@ -171,6 +195,7 @@ def renamed(rng: np.random.Generator, problem: Problem) -> Problem | None:
         "tensors": tensors,
         "output": f"T{len(tensors) - 1}",
         "roles": {name: role for name, role in roles.items() if role != "output"},
+        **bits_of(problem, dict(zip(found.tensor_names, tensors, strict=True))),
     }
     return problem._replace(workload=work)
 
@@ -197,14 +222,22 @@ def exchanged_inputs(rng: np.random.Generator, problem: Problem) -> Problem | No
         "tensors": axes,
         "output": found.tensors[-1].name,
         "roles": {tensor.name: found.roles[tensor.name] for tensor in inputs},
+        **bits_of(problem, {name: name for name in found.tensor_names}),
     }
     return problem._replace(workload=work)
+
+
+def bits_of(problem: Problem, names: Data) -> Data:
+    """The bits of values, where the workload has any, by new names of its tensors."""
+    bits = problem.workload.get("bits", {})
+    return {"bits": {names[name]: size for name, size in bits.items()}} if bits else {}
 
 
 def bits_of_a_word(rng: np.random.Generator, problem: Problem) -> Problem | None:
     """Values of 16 bits, which are words: however they are packed it is the same."""
     machine = copy.deepcopy(problem.machine)
-    if "word_bits" in machine or any("word_bits" in level for level in machine["levels"]):
+    words = "word_bits" in machine or any("word_bits" in level for level in machine["levels"])
+    if words or "bits" in problem.workload:
         return None
     machine["packing"] = str(rng.choice(["whole", "dense", "word"]))
     names = workload(problem.workload).tensor_names
@@ -220,6 +253,7 @@ LAWS: dict[str, Law] = {
     "a capacity in bits": Law(capacity_in_bits),
     "a mesh of one row": Law(flat_mesh),
     "defaults written out": Law(written_out),
+    "passes that take no cycles": Law(passes_of_no_cycles),
     "bits of a word": Law(bits_of_a_word),
     "energies doubled": Law(all_energies_doubled, energy=2.0),
     "other names": Law(renamed, same_mappings=False),
@@ -231,7 +265,7 @@ LAWS: dict[str, Law] = {
 # of `overflow: bypass` there is no proof.
 NOT_DRAWN = {
     *("name", "component", "mac_component", "node_nm", "sources", "area_mm2", "mac_area_mm2"),
-    *("word_bits", "packing", "clock_ghz", "capacity_bits", "capacity_bytes", "technology"),
+    *("clock_ghz", "capacity_bits", "capacity_bytes", "technology"),
     *("constraints", "factors", "counting", "orders", "overflow"),
 }
 
@@ -242,7 +276,10 @@ def draw(rng: np.random.Generator, most: int | None = None) -> tuple[Problem, Ma
         work, three_levels = random_parts(rng)
         machine = three_levels if rng.random() < 0.4 else random_machine(rng)
         add_keys(rng, machine)
-        problem = Problem(smaller(rng, work), machine)
+        work = smaller(rng, work)
+        if rng.random() < 0.15:
+            work["bits"] = draw_bits(rng, work, machine)
+        problem = Problem(work, machine)
         try:
             space = MapSpace(workload(problem.workload), accelerator(machine))
             codes = every_mapping(space, most) if most else space.sample(rng, 200, feasible=True)
@@ -292,6 +329,18 @@ def add_keys(rng: np.random.Generator, machine: Data) -> None:
                 level["startup"] = {"weight": 3, "output": 1}
             if rng.random() < 0.1:
                 level["buffering"] = "single"
+
+
+def draw_bits(rng: np.random.Generator, work: Data, machine: Data) -> Data:
+    """Bits of values of some tensors; the machine gets ways to pack them, and other words."""
+    machine["packing"] = str(rng.choice(["whole", "dense", "word"]))
+    for level in machine["levels"][1:]:
+        if rng.random() < 0.3:
+            level["packing"] = str(rng.choice(["whole", "dense", "word"]))
+        if rng.random() < 0.2 and "shares" not in level:
+            level["word_bits"] = int(rng.choice([8, 32]))
+    names = rng.permutation(workload(work).tensor_names)[: int(rng.integers(1, 4))]
+    return {str(name): int(rng.choice([4, 8, 12, 24])) for name in names}
 
 
 def said_keys(machine: Data) -> set[str]:
