@@ -47,6 +47,7 @@ SEARCHERS = plugins.Registry(
         "rnn": "searchers.rnn:RNN",
         "structured": "searchers.structured:Structured",
         "surrogate-guided": "searchers.surrogate_guided:SurrogateGuided",
+        "timeloop": "searchers.timeloop:Timeloop",
         "xgboost": "searchers.xgboost:XGBoost",
     },
 )
