@@ -259,6 +259,12 @@ class ChainBounds:
             found.energy[mate] = max(found.plain[mate], same)
             found.cycles[mate] = least
 
+    def raise_busy(self, one: OneOrder, found: Assignments, mates: Array, busy: FloatArray) -> None:
+        """Raises the cycles that assignments need to those `[B]` that a port is busy for."""
+        whole = np.ceil(busy * (1 - SLACK)).astype(np.int64)
+        for mate, least in zip(mates.tolist(), whole.tolist(), strict=True):
+            self._raise_cycles(found, mate, least + int(one.space.tables.machine.waiting))
+
     def _could_win(self, found: Assignments, mate: int) -> bool:
         plain = float(found.plain[mate])
         return self._known.beats(float(found.energy[mate]), int(found.cycles[mate]), plain)

@@ -13,13 +13,16 @@ Letters: B assignments, L levels, n dimensions, T tensors, F tiles, P corners, M
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
+from costmodel.compiled import lean
 from costmodel.exact_any.layout import OneOrder
+from costmodel.tile_chains.ports import Port, port_weights
 from costmodel.tile_chains.tables import products_inside
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import entering_once, weights
@@ -76,14 +79,42 @@ class Intensity:
         Args:
             spatial: `[B, L, n]` their spatial factors.
         """
-        weighed = weights(self._one.space, self._keeps, spatial)
-        once = entering_once(self._one.space, weighed.weight, weighed.outer)
+        found = weights(self._one.space, self._keeps, spatial)
+        floors = self._least(spatial, found.outer, found.weight[None], found.fixed[None])
+        return np.asarray(floors[0])
+
+    def cycles(self, spatial: Array, limited: Sequence[Port]) -> FloatArray:
+        """`[B]` cycles for which the busiest of some ports is busy at least.
+
+        Args:
+            spatial: `[B, L, n]` spatial factors.
+            limited: the ports.
+        """
+        if not limited:
+            return np.zeros(len(spatial))
+        found = weights(self._one.space, self._keeps, spatial)
+        cycles = port_weights(self._one.space, limited, self._keeps, found)
+        busy = self._least(spatial, found.outer, cycles.weight, cycles.own.sum(axis=2))
+        return np.asarray(np.maximum(0, busy.max(axis=0)))
+
+    def _least(
+        self, spatial: Array, outer: Array, weight: FloatArray, fixed: FloatArray
+    ) -> FloatArray:
+        """`[K, B]` what mappings cost at least by lists of prices.
+
+        Args:
+            spatial: `[B, L, n]` the spatial factors of assignments.
+            outer: `[B, L + 1, n]` their products outside every level.
+            weight: `[K, B, L + 1, T]` what a word that enters a tile costs.
+            fixed: `[K, B]` what no tile decides.
+        """
+        once = np.stack([entering_once(self._one.space, prices, outer) for prices in weight])
         inside = products_inside(spatial)
-        found: FloatArray = weighed.fixed + once.sum(axis=(1, 2))
+        found: FloatArray = fixed + once.sum(axis=(2, 3))
         for level in range(1, spatial.shape[1]):
-            left = self._shape.sizes // weighed.outer[:, level]
-            around = np.stack([weighed.outer[:, level - 1], spatial[:, level - 1]], axis=1)
-            more = self._beyond(level, weighed.weight[:, level], once[:, level], around)
+            left = self._shape.sizes // outer[:, level]
+            around = np.concatenate([outer[:, level - 1], spatial[:, level - 1]], axis=1)
+            more = self._beyond(level, weight[:, :, level], once[:, :, level], around)
             # A loop that moves nothing that is kept may run innermost.
             idle = (left > inside[:, level])[:, ~self._of(level).moved].any(axis=1)
             found += np.where(idle, 0, more)
@@ -117,11 +148,7 @@ class Intensity:
             along = (shape.together[slide] > 0) & (slide >= 0)
             group = self._lattice.place[of.cells][:, along] @ shape.stride[along]
             words = of.words[:, tensors]
-            least = [
-                some[_undominated(words[some])]
-                for some in (np.flatnonzero(group == one) for one in np.unique(group))
-            ]
-            left = np.concatenate([np.zeros(0, np.int64), *least]).astype(np.int64)
+            left = undominated(words, group)
             self._classes[key] = _Class(tensors, along, of.cells[left], words[left])
         return self._classes[key]
 
@@ -146,7 +173,7 @@ class Intensity:
             for m, t in enumerate(of.tensors.tolist()):
                 if slide >= 0 and shape.axis_of[t, slide] >= 0:
                     words[:, m] *= self._share(t, slide, of.cells[fits], outer, spread)
-            first = _undominated(words)
+            first = undominated(words, np.zeros(len(words), np.int64))
             self._found[key] = words[first[:MOST_CORNERS]]
             if len(first) > MOST_CORNERS:
                 below = words[first[MOST_CORNERS:]].min(axis=0)
@@ -183,37 +210,82 @@ class Intensity:
     def _beyond(
         self, level: int, weight: FloatArray, once: FloatArray, around: Array
     ) -> FloatArray:
-        """`[B]` pJ beyond every word once, under the class of innermost loops that costs least.
+        """`[K, B]` cost beyond every word once, under the class of innermost loops of least cost.
 
         Args:
             level: the level.
-            weight: `[B, T]` pJ of a word that enters.
-            once: `[B, T]` pJ if every word enters once.
-            around: `[B, 2, n]` spatial factors outside the level outside, and its own.
+            weight: `[K, B, T]` what a word that enters costs, by lists of prices.
+            once: `[K, B, T]` what all cost if every word enters once.
+            around: `[B, 2 n]` spatial factors outside the level outside, and its own.
         """
         of, shape = self._of(level), self._shape
-        points = (shape.sizes // around.prod(axis=1))[:, of.moved].prod(axis=1, dtype=np.float64)
-        least = np.full(len(weight), np.inf)
+        n = shape.sizes.size
+        spread = around[:, :n] * around[:, n:]
+        points = (shape.sizes // spread)[:, of.moved].prod(axis=1, dtype=np.float64)
+        least = np.full(weight.shape[:2], np.inf)
         for kind in range(shape.class_rest.size):
             tensors, along, *_ = self._class(level, kind)
             if not len(tensors):
                 continue
-            base = once[:, tensors].sum(axis=1)
-            alike, where = np.unique(np.where(along, around, 1), axis=0, return_inverse=True)
-            for row, factors in enumerate(alike):
-                some = np.flatnonzero(where.reshape(-1) == row)
+            costs, base = weight[:, :, tensors], once[:, :, tensors].sum(axis=2)
+            for some in _alike(around[:, np.tile(along, 2)]):
+                factors = np.where(along, around[some[0]].reshape(2, n), 1)
                 corners = self._corners(level, kind, factors.tobytes())
-                moving = (weight[np.ix_(some, tensors)] @ corners.T).min(axis=1, initial=np.inf)
-                least[some] = np.minimum(least[some], moving * points[some] - base[some])
+                moving = (costs[:, some] @ corners.T).min(axis=2, initial=np.inf)
+                more = moving * points[some] - base[:, some]
+                least[:, some] = np.minimum(least[:, some], more)
         return np.where(np.isfinite(least), np.maximum(0, least), 0)
 
 
-def _undominated(points: FloatArray) -> Array:
-    """`[P]` those of points `[F, M]` that are not at least another one in all columns."""
-    left, found = np.arange(len(points)), []
-    total = points.sum(axis=1)
-    while len(left):
-        first = left[total[left].argmin()]
-        found.append(first)
-        left = left[(points[left] < points[first]).any(axis=1)]
-    return np.array(found, np.int64)
+def _alike(rows: Array) -> list[Array]:
+    """Which of rows `[B, k]` are equal: a list of those of each kind."""
+    kind = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        # Numbered anew column by column, so that numbers stay below B x B.
+        place = np.unique(column, return_inverse=True)[1]
+        kind = np.unique(kind * (place.max(initial=0) + 1) + place, return_inverse=True)[1]
+    order = np.argsort(kind, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(kind[order])) + 1) if len(rows) else []
+
+
+def undominated(points: FloatArray, group: Array) -> Array:
+    """Those of points `[F, M]` that are not at least another one of their group in all columns."""
+    order = np.lexsort((points.sum(axis=1), group))
+    found = np.empty(len(points), np.int64)
+    # Of one layout, so that it is compiled once.
+    return found[: list_undominated(np.ascontiguousarray(points), group, order, found)]
+
+
+@lean
+def list_undominated(points: FloatArray, group: Array, order: Array, found: Array) -> int:
+    """Lists points that are not at least another one of their group in all columns.
+
+    Args:
+        points: `[F, M]` the points.
+        group: `[F]` the group of each.
+        order: `[F]` all of them, group by group, those with less in all first.
+        found: `[F]` filled.
+
+    Returns:
+        How many there are.
+    """
+    count, first = 0, 0
+    for place in range(order.size):
+        one = order[place]
+        if place > 0 and group[one] != group[order[place - 1]]:
+            first = count
+        least = True
+        for k in range(first, count):
+            other = found[k]
+            below = True
+            for column in range(points.shape[1]):
+                if points[other, column] > points[one, column]:
+                    below = False
+                    break
+            if below:
+                least = False
+                break
+        if least:
+            found[count] = one
+            count += 1
+    return count

@@ -13,6 +13,8 @@ import numpy as np
 from costmodel.arrays.machine_tables import NETWORK_OF_CLASSES
 from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
+from costmodel.compiled import lean
+from costmodel.compiled.laid_out import laid_out
 from costmodel.exact_any.known import Target
 from costmodel.exact_any.order_codes import write_orders
 from costmodel.exact_any.orders import Tiling, Wanted, make_places, search_orders
@@ -60,6 +62,56 @@ def is_linear(space: MapSpace) -> bool:
     return not (rounded or machine.limited or machine.network.any())
 
 
+def _with_points(tiles: Array) -> Array:
+    """`[L + 1, n]` tiles of all levels and of a MAC."""
+    return np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
+
+
+@lean
+def fill_tiling(
+    shape: Shape,
+    tiles: Array,
+    spatial: Array,
+    weight: FloatArray,
+    paid: bool,
+    found: Tiling,
+) -> None:
+    """Fills a tiling as the search of its orders needs it.
+
+    Args:
+        shape: the operation.
+        tiles: `[L, n]` extents of every level's tile.
+        spatial: `[L, n]` factors below every level.
+        weight: `[L + 1, T]` what a word that enters a tile costs.
+        paid: whether words matter where they cost, which is to be filled.
+        found: filled.
+    """
+    levels, n = tiles.shape
+    for d in range(n):
+        beyond = 1.0
+        for level in range(levels):
+            child = tiles[level + 1, d] if level + 1 < levels else 1
+            found.tile[level, d] = tiles[level, d]
+            found.step[level, d] = spatial[level, d] * child
+            found.trips[level, d] = tiles[level, d] // found.step[level, d]
+            found.beyond[level, d] = beyond
+            beyond *= found.trips[level, d]
+    for t in range(shape.sliding.size):
+        for level in range(levels):
+            words = 1.0
+            for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
+                places = 1
+                for k in range(shape.term_start[axis], shape.term_start[axis + 1]):
+                    inside = tiles[level, shape.term_dimension[k]] - 1
+                    places += shape.term_coefficient[k] * inside
+                words *= places
+            found.words[level, t] = words
+            found.weight[level, t] = weight[level, t]
+            if paid:
+                found.matters[level, t] = weight[level, t] > 0
+        found.weight[levels, t] = weight[levels, t]
+
+
 class Leaves:
     """Finds the best mappings of tilings."""
 
@@ -80,12 +132,18 @@ class Leaves:
         self._groups: dict[tuple[int, bytes], Places] = {}
         self._listed: dict[int, list[Place]] = {}
         self._cycles = np.zeros((0, levels, tensors)), np.zeros(0)
+        columns = space.tables.spatial_axis_column, space.tables.spatial_order_column
+        self._meshes = np.flatnonzero(np.maximum(*columns) >= 0).tolist()
+        self._charged = meshes(space)
 
-    def _weigh(self, assignment: Assignment, extents: Array, hops: Mapping[int, Array]) -> Weights:
-        """The weights of a tiling `[L + 1, n]`; most tilings of an assignment share them."""
-        tiles = b"".join(extents[level, dims].tobytes() for level, dims in self._depends)
-        key = tiles, b"".join(twice.tobytes() for twice in hops.values())
+    def _weigh(self, assignment: Assignment, tiles: Array, hops: Mapping[int, Array]) -> Weights:
+        """The weights of a tiling `[L, n]`; most tilings of an assignment share them."""
+        matter = b"".join(
+            tiles[level, dims].tobytes() for level, dims in self._depends if level < len(tiles)
+        )
+        key = matter, b"".join(twice.tobytes() for twice in hops.values())
         if key not in self._weights:
+            extents = _with_points(tiles)
             self._weights[key] = weights(
                 self._space, assignment.keeps, assignment.spatial[None], extents[None], hops
             )
@@ -98,6 +156,21 @@ class Leaves:
             self._listed = {}
             self._depends = self._steps_that_matter(assignment.spatial)
             self._cycles = self._cycles_of(assignment)
+            self._tiling = self._room(assignment)
+
+    def _room(self, assignment: Assignment) -> Tiling:
+        """Room for a tiling, and what all those of an assignment have."""
+        levels, tensors = len(assignment.keeps), self._shape.sliding.size
+        size = levels, self._shape.sizes.size
+        tile, step, trips = np.zeros((3, *size), np.int64)
+        matters = (
+            np.zeros((levels, tensors), np.int64) if self._linear else self._matters(assignment)
+        )
+        said = Tiling(
+            tile, step, trips, np.zeros(size), np.zeros((levels, tensors)),
+            np.zeros((levels + 1, tensors)), matters, self._ranks, self._rough(assignment),
+        )  # fmt: skip
+        return laid_out(said)
 
     def _cycles_of(self, assignment: Assignment) -> tuple[FloatArray, FloatArray]:
         """Cycles of limited ports per word that enters a tile `[P, L, T]`, and `[P]` the others."""
@@ -124,37 +197,24 @@ class Leaves:
     ) -> tuple[Tiling, float]:
         """A tiling as the search of its orders needs it, and the energy that does not depend on it.
 
+        It is written over by the next one.
+
         Args:
             assignment: what is kept and spread.
             tiles: `[L, n]` extents of every level's tile.
             hops: by level `[1, T]` twice the hops of a delivery, where they are known.
         """
-        shape, levels = self._shape, len(tiles)
-        extents = np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
-        found = self._weigh(assignment, extents, hops)
-        step = assignment.spatial * extents[1:]
-        trips = tiles // step
-        beyond = np.ones(tiles.shape)
-        beyond[1:] = np.cumprod(trips, axis=0)[:-1]
-        words = np.ones((levels, shape.sliding.size))
-        for t in range(shape.sliding.size):
-            for axis in range(shape.axis_start[t], shape.axis_start[t + 1]):
-                terms = slice(shape.term_start[axis], shape.term_start[axis + 1])
-                inside = tiles[:, shape.term_dimension[terms]] - 1
-                words[:, t] *= 1 + (shape.term_coefficient[terms] * inside).sum(axis=1)
-        weight = found.weight[0]
-        matters = weight[:-1] > 0 if self._linear else self._matters(assignment)
-        tiling = Tiling(
-            tiles, step, trips, beyond, words, weight, matters.astype(np.int64), self._ranks,
-            self._rough(assignment),
-        )  # fmt: skip
-        return tiling, float(found.fixed[0])
+        found = self._weigh(assignment, tiles, hops)
+        fill_tiling(
+            self._shape, tiles, assignment.spatial, found.weight[0], self._linear, self._tiling
+        )
+        return self._tiling, float(found.fixed[0])
 
     def _matters(self, assignment: Assignment) -> Array:
         """`[L, T]` 1 where the words that enter tiles matter: those kept, or carried some way."""
         tables, machine = self._space.tables, self._space.tables.machine
         tensors = np.arange(tables.sliding.size)
-        kept: Array = np.array(assignment.keeps)[:, None] >> tensors & 1
+        kept: Array = np.array(assignment.keeps, np.int64)[:, None] >> tensors & 1
         # What passes a level by is delivered over the network outside as well.
         far = (assignment.spatial[:-1] > 1).any(axis=1) & (tables.hop_energy[:-1] > 0)
         carried = (machine.network[:-1] == NETWORK_OF_CLASSES) & (far | (machine.router[:-1] > 0))
@@ -221,19 +281,14 @@ class Leaves:
     def _ways(self, assignment: Assignment, tiles: Array) -> list[_Way]:
         """The ways to lay a tiling's spatial factors on the meshes: those that hops tell apart."""
         tables, ways = self._space.tables, [_Way({}, {})]
-        extents = np.concatenate([tiles, np.ones((1, tiles.shape[1]), np.int64)])
-        charged = meshes(self._space)
-        for level in range(tables.capacity.size):
-            columns = tables.spatial_axis_column[level], tables.spatial_order_column[level]
-            if max(columns) < 0:
-                continue
+        for level in self._meshes:
             listed = self._arranged(level, assignment.spatial[level])
             # Where routers round, deliveries of as many hops may cost apart.
             most = None if tables.machine.router[level] > 0 else 1
-            if level not in charged:
+            if level not in self._charged:
                 ways = [_Way(way.hops, way.places | {level: listed[:most]}) for way in ways]
                 continue
-            inside = extents[level + 1]
+            inside = _with_points(tiles)[level + 1]
             found = self._grouped(level, assignment.spatial[level], listed, inside)
             if len(found.members) * len(ways) > MOST_TOGETHER:
                 ways = [_Way(way.hops, way.places | {level: listed}) for way in ways]

@@ -30,7 +30,7 @@ from costmodel.exact_any.assignment_queue import AssignmentQueue
 from costmodel.exact_any.assignments import Assignments, Listed, list_assignments, write_floors
 from costmodel.exact_any.chain_bounds import FEW_CELLS, ChainBounds
 from costmodel.exact_any.held import HeldTables, is_large
-from costmodel.exact_any.intensity import Intensity
+from costmodel.exact_any.intensity import Intensity, undominated
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.layout import OneOrder, lay_out
 from costmodel.exact_any.problem import energy_unit, floor_outcome, why_not_any
@@ -93,6 +93,8 @@ def load_compiled() -> None:
     )
     # Below a limit, or so small a proof would not come to what limits are made of.
     AnyProver(MapSpace(cnn(N=1, K=2, C=2, P=2, Q=1, R=2, S=1), machine)).finds_below((1e9, 1e9))
+    # And one set of kept tensors to more than a few.
+    undominated(np.ones((1, 1)), np.zeros(1, np.int64))
 
 
 _Apart = tuple[Apart, Listed, set[int]]
@@ -480,12 +482,17 @@ class AnyProver(ScoredRun):
         if len(left) <= MOST_MATES:
             return  # to look at all tiles takes longer than so few chains
         intensity = Intensity(one, found.keeps)
+        limited = self._bounds.limited(one.space)
         for begin in range(0, len(left), AT_ONCE):
             some = left[begin : begin + AT_ONCE]
-            least = intensity.floors(one.spreads.spatial(found.choice[some])) * (1 - SLACK)
+            spatial = one.spreads.spatial(found.choice[some])
+            least = intensity.floors(spatial) * (1 - SLACK)
             for floors in (found.plain, found.energy):
                 floors[some] = np.maximum(floors[some], least)
             yield
+            if limited:
+                self._bounds.raise_busy(one, found, some, intensity.cycles(spatial, limited))
+                yield
 
     def _levels_apart(self, one: OneOrder) -> _Apart:
         """The levels of an order apart, its assignments, and those whose floors are raised."""
