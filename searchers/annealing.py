@@ -202,7 +202,7 @@ class Annealing(Asynchronous):
             self._taken_losses = np.append(self._taken_losses, losses)
             return
         best, worst = int(losses.argmin()), int(self._losses.argmax())
-        energy = self._energy(losses[best : best + 1])[0]
+        energy = self._energy(losses[[best]])[0]
         if energy < self._losses[worst]:
             self._codes[worst], self._losses[worst] = codes[best], energy
 

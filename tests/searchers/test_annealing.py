@@ -282,3 +282,63 @@ def test_a_move_comes_back_to_its_own_chain() -> None:
         expected[chain] = code
         searcher.tell_more([ticket], [2.0**loss])
         np.testing.assert_array_equal(searcher.state_dict()["memory"]["_codes"], expected)
+
+
+def walking(starts: list[float]) -> Annealing:
+    """Chains at starts of such losses, on whose logarithms they anneal."""
+    chains = len(starts)
+    searcher = make("annealing", SPACE, seed=0, chains=chains, temperatures=(1.0, 0.1))
+    searcher.tell(np.array(starts)[: len(searcher.ask(chains))])
+    assert isinstance(searcher, Annealing)
+    return searcher
+
+
+def test_the_chain_that_stands_worst_takes_in_what_is_better() -> None:
+    searcher = walking([8.0, 2.0, 4.0])
+    before = searcher._codes.copy()
+    # Chains begin from the best on.
+    assert np.exp(searcher._losses) == pytest.approx([2, 4, 8])
+    migrants = np.array([[1, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [3, 0, 0, 0, 0, 0]], np.int32)
+    searcher.take_in(migrants[:1], np.array([8.0]))  # it stands there already
+    np.testing.assert_array_equal(searcher._codes, before)
+    searcher.take_in(migrants, np.array([9.0, 1.0, 5.0]))
+    np.testing.assert_array_equal(searcher._codes, [*before[:2], migrants[1]])
+    assert np.exp(searcher._losses) == pytest.approx([2, 4, 1])
+    assert searcher._best_loss == 1.0
+    np.testing.assert_array_equal(searcher._best_code, migrants[1])
+
+
+def test_before_chains_begin_what_is_taken_in_is_a_start() -> None:
+    searcher = make("annealing", SPACE, seed=0, chains=4, temperatures=(1.0, 0.1))
+    assert isinstance(searcher, Annealing)
+    migrant = np.array([[1, 0, 0, 0, 0, 0]], np.int32)
+    searcher.take_in(migrant, np.array([0.25]))
+    assert searcher._taken_losses.tolist() == [0.25]
+    # Asynchronous chains begin before all is told, and it is no start any more.
+    searcher._started = True
+    searcher._losses = np.log([4.0, 3.0, 2.0, 1.0])
+    searcher.take_in(migrant, np.array([0.5]))
+    assert searcher._taken_losses.tolist() == [0.25]
+    assert np.exp(searcher._losses) == pytest.approx([0.5, 3, 2, 1])
+
+
+def test_the_chains_with_the_fewest_moves_out_are_next_in_turn() -> None:
+    searcher = walking([1.0, 2.0, 3.0, 4.0])
+    code = np.zeros(6, np.int32)
+    # Two moves of chain 0 are out, one of chain 1, one of chain 3, and a start.
+    searcher._out = {place: (code, note) for place, note in enumerate((0, 1, 0, 3, -2))}
+    searcher._turn = 2
+    # Chain 2 has none; then 3, 1 and 2 have one each, in turn; then all have two.
+    assert searcher._least_busy(5).tolist() == [2, 3, 1, 2, 3]
+    assert searcher._turn == 0
+
+
+def test_asynchronous_chains_are_reheated_when_all_together_have_cooled() -> None:
+    searcher = walking([1.0, 2.0])
+    searcher._started = True
+    most = 2 * searcher._steps_per_cooling
+    searcher._steps = np.array([most - 2, 0])
+    searcher._offer(np.ones(6, np.int32), 1, 9.0)
+    assert searcher._steps.tolist() == [most - 2, 1]
+    searcher._offer(np.ones(6, np.int32), 1, 9.0)
+    assert searcher._steps.tolist() == [0, 0]

@@ -527,3 +527,66 @@ def test_a_curve_of_searches_that_overlap_does_not_go_back_in_time() -> None:
     assert result.curve_loss[1] < result.curve_loss[0]
     assert (np.diff(result.curve_seconds) >= 0).all()
     assert result.curve_seconds[0] == result.curve_seconds[1] == 9.0
+
+
+def elsewhere(
+    code: int, loss: float, tie: float, curve: list[tuple[int, float, float, int]]
+) -> Any:
+    """The state of another evaluator after four true and two surrogate queries."""
+    iteration, seconds, losses, counted = zip(*curve, strict=True)
+    return {
+        **Evaluator(ToyModel(), SPACE, iterations=6).state_dict(),
+        "best_code": CODES[code],
+        "best_loss": loss,
+        "best_tie": tie,
+        "true_queries": 4,
+        "surrogate_queries": 2,
+        "iterations_used": 6,
+        "curve_iteration": np.array(iteration),
+        "curve_seconds": np.array(seconds),
+        "curve_loss": np.array(losses),
+        "curve_counted": np.array(counted),
+    }
+
+
+def test_what_others_scored_is_counted_as_if_it_came_next() -> None:
+    called: list[float] = []
+    mine = Evaluator(
+        ToyModel(), SPACE, iterations=16, clock=Clock(),
+        on_improvement=lambda one: called.append(one.best_loss),
+    )  # fmt: skip
+    mine(CODES[:1], surrogate_queries=3)
+    first = mine.best_loss
+    # Of what it found the second alone is better than what is known.
+    mine.add(elsewhere(1, 5.0, 2.0, [(2, 0.25, first, 1), (5, 0.5, 5.0, 3)]), 2.0)
+    assert (mine.true_queries, mine.surrogate_queries, mine.iterations_used) == (5, 5, 10)
+    assert called == [first, 5.0]
+    assert (mine.best_loss, mine.best_tie) == (5.0, 2.0)
+    result = mine.result()
+    # Four iterations and one true query came before.
+    assert result.curve_iteration.tolist()[:2] == [4, 4 + 5]
+    assert result.curve_counted.tolist()[:2] == [1, 1 + 3]
+    assert result.curve_seconds.tolist()[:2] == [0.0, 2.0 + 0.5]
+    assert result.curve_loss.tolist()[:2] == [first, 5.0]
+    # As good: it is no improvement, and what was first stays; of equal losses the tie decides.
+    mine.add(elsewhere(0, 5.0, 2.0, [(1, 0.0, 5.0, 1)]), 3.0)
+    assert np.array_equal(mine.result().best_code, CODES[1])
+    assert called == [first, 5.0]
+    assert mine.remaining == 0
+    with pytest.raises(ContractError, match="6 iterations were spent elsewhere, 0 were left"):
+        mine.add(elsewhere(0, 1.0, 1.0, [(1, 0.0, 1.0, 1)]), 3.0)
+
+
+def test_what_others_scored_ends_with_the_time() -> None:
+    mine = Evaluator(ToyModel(), SPACE, seconds=2.25, clock=Clock())
+    mine.add(elsewhere(1, 5.0, 2.0, [(1, 0.25, 9.0, 1), (5, 0.5, 5.0, 3)]), 0.0)
+    mine.add(elsewhere(0, 4.0, 2.0, [(1, 0.5, 4.0, 1)]), 2.0)
+    mine.add(elsewhere(2, 7.0, 1.0, [(1, 0.5, 7.0, 1)]), 2.0)
+    mine.add(elsewhere(1, 4.0, 1.5, [(1, 0.5, 4.0, 1)]), 2.0)
+    result = mine.result()
+    assert result.curve_seconds.tolist()[:3] == [0.25, 0.5, 2.25]
+    assert result.curve_loss.tolist()[:3] == [9.0, 5.0, 4.0]
+    assert (mine.best_loss, mine.best_tie) == (4.0, 1.5)
+    assert np.array_equal(result.best_code, CODES[1])
+    mine.add(Evaluator(ToyModel(), SPACE, iterations=6).state_dict(), 2.0)
+    assert np.array_equal(mine.result().best_code, CODES[1])
