@@ -219,9 +219,9 @@ def check_capacity(
             continue
         words = footprint(tables, t, slot, rows) if level > 0 else tables.words[t]
         tile[t] = words
-        words *= tables.machine.room[level, t]
         if capacity < 0:
             continue
+        words *= tables.machine.room[level, t]
         if bank_row >= 0:
             over = words - tables.allocations[bank_row, t] * tables.bank_words[level]
         else:

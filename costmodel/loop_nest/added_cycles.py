@@ -116,3 +116,36 @@ def transfers(
             )
             slowest = max(slowest, np.ceil(startups + port))
     return slowest, np.ceil(waited)
+
+
+@part
+def cycles_added(
+    tables: NestTables,
+    scratch: Scratch,
+    steps: int,
+    loops: tuple[int, int],
+) -> tuple[float, float]:
+    """Cycles of a mapping without its ports, and those that it waits for tiles beside others.
+
+    Args:
+        tables: the map space.
+        scratch: with the counts of a mapping; what levels take in beside work is left there.
+        steps: cycles of the multiply-accumulates.
+        loops: how many loops are listed, and their trips.
+    """
+    machine, cycles = tables.machine, float(steps)
+    if machine.turning:
+        cycles += turning(tables, scratch, loops)
+    if not machine.asking:
+        return cycles, 0.0
+    asked, waited = transfers(tables, scratch, steps, loops[0])
+    # What every mapping waits is among the latencies.
+    return max(cycles, asked), waited - machine.waited
+
+
+def adds_cycles(tables: NestTables) -> bool | None:
+    """True where a machine has passes, start-ups or single buffers, else None.
+
+    For compiled code None is another type: what belongs to them is then not in it.
+    """
+    return True if tables.machine.turning or tables.machine.asking else None

@@ -26,7 +26,7 @@ from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled import lean, part
 from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
-from costmodel.loop_nest.added_cycles import transfers, turning
+from costmodel.loop_nest.added_cycles import cycles_added
 from costmodel.loop_nest.link_transfers import Links, count_links, list_all_loops
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery
 from costmodel.loop_nest.spatial_groups import multicast_groups
@@ -478,6 +478,7 @@ def evaluate_mappings(
     costs: CostArrays,
     details: DetailArrays,
     links: Links | None,
+    added: bool | None,
 ) -> None:
     """Costs of codes `[B, D]`, and the figures behind them where there is room for them.
 
@@ -489,6 +490,7 @@ def evaluate_mappings(
         details: is filled where there is room.
         links: working memory where children hand words to their neighbours; None: they do not,
             and what belongs to it is not even compiled.
+        added: whether cycles are added to computing and ports (`adds_cycles`); likewise.
     """
     machine = tables.machine
     levels = tables.capacity.size
@@ -515,13 +517,8 @@ def evaluate_mappings(
         total = tables.macs * tables.mac_energy + hop_energy
         slowest = float(steps)
         waited = 0.0
-        if machine.turning:
-            slowest += turning(tables, scratch, loops)
-        if machine.asking:
-            asked, waited = transfers(tables, scratch, steps, loops[0])
-            # What every mapping waits is among the latencies.
-            waited -= machine.waited
-            slowest = max(slowest, asked)
+        if added is not None:
+            slowest, waited = cycles_added(tables, scratch, steps, loops)
         for level in range(levels):
             if machine.separate:
                 total += _charge_level(tables, scratch, level)

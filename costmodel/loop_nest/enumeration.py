@@ -20,6 +20,7 @@ from costmodel.arrays.machine_tables import machine_tables
 from costmodel.arrays.scratch import make_scratch
 from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, TIE_BREAKERS, Costs, Objective
+from costmodel.loop_nest.added_cycles import adds_cycles
 from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_details
 from costmodel.loop_nest.nest_record_models import NestLoops, NestProblem
 from costmodel.loop_nest.nest_tables import NestMapping, tables_of
@@ -235,7 +236,8 @@ class WholeSpace:
     def _evaluate(self, codes: Codes) -> Costs:
         costs = make_costs(len(codes))
         details = make_details(self.tables, 0)
-        evaluate_mappings(self.tables, self._scratch, codes, costs, details, None)
+        added = adds_cycles(self.tables)
+        evaluate_mappings(self.tables, self._scratch, codes, costs, details, None, added)
         return Costs(*costs)
 
     def _groups(self) -> Iterator[tuple[tuple[Array, ...], Array]]:

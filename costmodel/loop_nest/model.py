@@ -12,6 +12,7 @@ from costmodel.arrays.scratch import scratch_of
 from costmodel.arrays.tables import NestTables
 from costmodel.costs import Costs, Detail
 from costmodel.loop_nest import cost_kernel
+from costmodel.loop_nest.added_cycles import adds_cycles
 from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
 from costmodel.map_space.map_space import MapSpace, contiguous
@@ -95,7 +96,9 @@ class LoopNestModel:
             truly = tables.truly > 0
         else:
             links = make_links(space.tables) if self.link_transfers else None
-            cost_kernel.evaluate_mappings(space.tables, scratch, codes, costs, details, links)
+            cost_kernel.evaluate_mappings(
+                tables, scratch, codes, costs, details, links, adds_cycles(tables)
+            )
         if not detail:
             return Costs(*costs)
         counts: Any = details.counts

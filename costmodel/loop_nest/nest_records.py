@@ -17,6 +17,7 @@ from costmodel.arrays.remainders import check_no_array, check_true_counting, mak
 from costmodel.arrays.scratch import make_scratch, most_classes
 from costmodel.arrays.tables import NestTables
 from costmodel.costs import STATUS_OK, FloatArray
+from costmodel.loop_nest.added_cycles import adds_cycles
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,
     DetailArrays,
@@ -167,7 +168,8 @@ def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
         else:
             links = make_links(tables) if link_transfers else None
             details = make_details(tables, len(codes), classes=room)
-            evaluate_mappings(tables, scratch, codes, costs, details, links)
+            added = adds_cycles(tables)
+            evaluate_mappings(tables, scratch, codes, costs, details, links, added)
         scored = _Scored(group, tables, costs, details, macs, packing)
         for row, mapping in enumerate(mappings):
             full = _full_banks(scored, mapping, row)

@@ -21,6 +21,7 @@ from costmodel.arrays.tables import NestTables
 from costmodel.compiled import part
 from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import POWERS, FloatArray
+from costmodel.loop_nest.added_cycles import adds_cycles
 from costmodel.loop_nest.cost_kernel import (
     CostArrays,
     DetailArrays,
@@ -65,6 +66,7 @@ class CompiledCosts(NamedTuple):
     costs: CostArrays
     details: DetailArrays
     imperfect: ImperfectCosts | None = None
+    added: bool | None = None
 
 
 def compiled_costs(model: CostModel, space: Space, objective: Objective) -> CompiledCosts | None:
@@ -81,6 +83,7 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
         costs=make_costs(1),
         details=make_details(space.tables, 0),
         imperfect=imperfect_costs(space),
+        added=adds_cycles(space.tables),
     )
 
 
@@ -95,11 +98,16 @@ def imperfect_costs(space: MapSpace) -> ImperfectCosts | None:
 
 @part
 def _evaluate(
-    costs: CompiledCosts, imperfect: ImperfectCosts | None, codes: npt.NDArray[np.int32]
+    costs: CompiledCosts,
+    imperfect: ImperfectCosts | None,
+    added: bool | None,
+    codes: npt.NDArray[np.int32],
 ) -> None:
     """Costs of codes `[1, D]`; the model that is not asked for is not even compiled."""
     if imperfect is None:
-        evaluate_mappings(costs.tables, costs.scratch, codes, costs.costs, costs.details, None)
+        evaluate_mappings(
+            costs.tables, costs.scratch, codes, costs.costs, costs.details, None, added
+        )
     else:
         for d in range(costs.tables.sizes.size):
             if imperfect.place[costs.tables.row_start[d] + codes[0, d]] < 0:
@@ -123,7 +131,7 @@ def score(
         scores: `[2]`, overwritten: the loss, and what decides between equal losses
             (`costmodel.costs.TIE_BREAKERS`); both inf where infeasible.
     """
-    _evaluate(costs, costs.imperfect, codes)
+    _evaluate(costs, costs.imperfect, costs.added, codes)
     loss: float = costs.costs.energy[0] ** costs.energy_power
     for _ in range(costs.latency_power):
         loss *= costs.costs.latency[0]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from costmodel.arrays.scratch import make_scratch
 from costmodel.costs import STATUS_OK, Costs, Detail
+from costmodel.loop_nest.added_cycles import adds_cycles
 from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_details
 from costmodel.loop_nest.nest_record_models import HasNestArch, HasNestMapping, HasNestProblem
 from costmodel.loop_nest.nest_tables import nest_accelerator, nest_tables
@@ -148,7 +149,8 @@ def _causes(row: Row, machine: Row) -> Causes:
     mapping = validate(HasNestMapping, {"mapping": record["mapping"]}, "").mapping
     tables, _, codes = nest_tables(problem, nest_accelerator(arch), [mapping])
     costs, details = make_costs(1), make_details(tables, 1)
-    evaluate_mappings(tables, make_scratch(tables), codes, costs, details, None)
+    added = adds_cycles(tables)
+    evaluate_mappings(tables, make_scratch(tables), codes, costs, details, None, added)
     assert costs.status[0] == STATUS_OK
     counts = details.counts
     detail = Detail(
