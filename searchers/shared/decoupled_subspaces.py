@@ -336,7 +336,7 @@ def on_chip_subspace(space: OnChipSpace, pruning: Pruning) -> Subspace:
     k, c, r, s, p, q = space.bounds
     symmetric = pruning.symmetry and (p, r) == (q, s)
     ranks = np.argsort(PERMUTATIONS, axis=1)
-    loops = np.flatnonzero(~symmetric | (ranks[:, P] < ranks[:, Q]))
+    loops = np.flatnonzero((not symmetric) | (ranks[:, P] < ranks[:, Q]))
     several = [
         bound > pairs.prod(axis=1) for bound, pairs in zip((k, c, p, q), space.pairs, strict=True)
     ]

@@ -24,6 +24,7 @@ from searchers.shared.decoupled_subspaces import (
     loop_order,
     movement,
     off_chip,
+    on_chip_subspace,
 )
 
 EVERYTHING = Pruning(unroll_filter=False, symmetry=False, utilisation_bound=0.0)
@@ -144,6 +145,15 @@ def test_on_chip_it_finds_what_the_enumeration_proves(bound: float) -> None:
         evaluator = Evaluator(MaestroModel(), space, objective=objective, iterations=10_000_000)
         make("marvel", space, seed=0, utilisation_bound=bound).run(evaluator)
         assert evaluator.best_loss == pytest.approx(proven.best[name].value, rel=1e-12)
+
+
+def test_of_orders_that_mirror_each_other_one_is_left() -> None:
+    layer = layer_of(workload("cnn:N=1,K=6,C=4,P=6,Q=6,R=3,S=3"))
+    machine = accelerator("eyeriss-168")
+    for bounds, square in (((6, 4, 3, 3, 6, 6), True), ((6, 4, 3, 3, 6, 3), False)):
+        space = OnChipSpace(layer, bounds, machine)
+        listed = [len(on_chip_subspace(space, own).orders[0].loops) for own in (EVERYTHING, PRUNED)]
+        assert listed == ([24, 12] if square else [24, 24])
 
 
 def test_no_mapping_comes_twice() -> None:
