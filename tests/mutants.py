@@ -87,8 +87,11 @@ ANY_DEPTH = (
     "tests/costmodel/exact_any/test_routed_orders.py",
     "tests/costmodel/exact_any/test_pinned_hierarchies.py",
     "tests/costmodel/exact_any/test_levels_apart.py",
+    "tests/costmodel/exact_any/test_hulls.py",
+    "tests/costmodel/exact_any/test_lattice.py",
     "-k",
-    "by_hand or test_equals_exhaustive or credits or fewer_words or pinned or below_the_floor",
+    "by_hand or test_equals_exhaustive or credits or fewer_words or pinned or below_the_floor "
+    "or hulls or lattice",
 )
 # Who makes machine code of a function (`costmodel.compiled`).
 COMPILERS = {"compiled", "lean", "part"}
