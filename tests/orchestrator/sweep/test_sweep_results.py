@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from pyarrow import parquet
 from sweeps import SMALL, plan_for
 
 from costmodel.machines.accelerators import accelerator
@@ -22,7 +25,14 @@ from orchestrator.sweep.fitting import require_limits
 from orchestrator.sweep.plan import Layer
 from orchestrator.sweep.proofs import Problem, Proof, chunks_of
 from orchestrator.sweep.report import text_summary, write_sweep_report
-from orchestrator.sweep.results import SweepResults, collect, front_records, problems_of
+from orchestrator.sweep.results import (
+    ARCHITECTURES_FILE,
+    RESULTS_FILE,
+    SweepResults,
+    collect,
+    front_records,
+    problems_of,
+)
 from orchestrator.sweep.run import sweep
 
 
@@ -284,3 +294,22 @@ def test_floors_count_how_often_a_layer_stands(key: str) -> None:
     require_limits(limits, [Layer(work, 1)], [machine], "x")
     with pytest.raises(ConfigError, match=f"x: limits: {key}: expected at least"):
         require_limits(limits, [Layer(work, 2)], [machine], "x")
+
+
+def test_facts_and_files_say_what_was_found(tmp_path: Path) -> None:
+    found = machines_of_two_clocks()
+    facts = dict(found.facts())
+    assert facts["front"] == "2 architectures"
+    assert facts["best"].startswith("mm256: ")
+    assert facts["best"].endswith(" 0.009")
+    none = replace(found, architectures=found.architectures.assign(front=0))
+    assert dict(none.facts()) == {"front": "0 architectures"}
+    assert none.best is None
+    found.save(tmp_path)
+    points = pd.read_parquet(tmp_path / RESULTS_FILE)
+    names = parquet.read_schema(tmp_path / RESULTS_FILE).names
+    assert names == points.columns.tolist() == found.points.columns.tolist()
+    assert points["energy_pj"].tolist() == [2e9, 3e9]
+    text = (tmp_path / ARCHITECTURES_FILE).read_text().splitlines()
+    assert text[0].split(",") == found.architectures.columns.tolist()
+    assert len(text) == 3
