@@ -87,6 +87,7 @@ ANY_DEPTH = (
     "tests/costmodel/exact_any/test_routed_orders.py",
     "tests/costmodel/exact_any/test_pinned_hierarchies.py",
     "tests/costmodel/exact_any/test_levels_apart.py",
+    "tests/costmodel/exact_any/test_fewest_children.py",
     "tests/costmodel/exact_any/test_hulls.py",
     "tests/costmodel/exact_any/test_lattice.py",
     "-k",

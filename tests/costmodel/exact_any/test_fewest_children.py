@@ -21,7 +21,7 @@ from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.workloads import workload
 from costmodel.tile_chains.rules import Rules
-from costmodel.tile_chains.weights import fewest_groups, groups
+from costmodel.tile_chains.weights import _delivery, fewest_groups, groups
 
 WINDOWS: tuple[Any, ...] = (
     "cnn:N=1,K=1,C=1,P=12,Q=1,R=4,S=1,stride=2",
@@ -139,6 +139,37 @@ def test_counted_by_hand() -> None:
     spatial[0, 0, [layer.dimension_names.index(name) for name in "PR"]] = 14, 3
     inputs = layer.tensor_names.index("Inputs")
     assert fewest_groups(space, spatial)[0, 0, inputs] == 29
+
+
+def test_a_delivery_by_hand() -> None:
+    """Hops, and what every child with a tile of its own pays; DRAM takes outputs without."""
+    levels: list[dict[str, Any]] = [
+        {"name": "DRAM", "energy_pj": 1.0, "fanout": 4},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 64, "fanout": 4},
+    ]
+    for level in levels:
+        level |= {"hop_energy_pj": 8.0, "router_pj": 2.0, "ingress_pj": 3.0}
+    machine = accelerator({"name": "m", "mac_energy_pj": 1.0, "levels": levels})
+    space = MapSpace(workload("gemm:M=4,N=4,K=4"), machine)
+    spatial = np.array([[4, 1, 1], [1, 4, 1]])
+    fewest, known = np.array([4, 1]), np.array([3, 5])
+    # Half of what is known, at 8 pJ; 2 + 3 pJ for each of the children.
+    words = [3 / 2 * 8 + 5 * 4, 5 / 2 * 8 + 5 * 1]
+    for level, t, right in ((0, 0, words), (1, 0, words), (1, 2, words), (0, 2, [12.0, 20.0])):
+        assert _delivery(space, level, t, spatial, fewest, known).tolist() == right
+    # A word to each of four in a row goes 0 + 1 + 2 + 3 hops, one for all of them 3.
+    each, all_of_them = _delivery(space, 1, 0, spatial, fewest, None)
+    assert (each, all_of_them) == (6 * 8 + 5 * 4, 3 * 8 + 5 * 1)
+    # Rows p + r of four rows of outputs and two of the filter: two children share one at most, and
+    # the pairs of eight in a row are 1, 3, 5 and 7 hops away.
+    levels[1]["fanout"] = 8
+    machine = accelerator({"name": "m", "mac_energy_pj": 1.0, "levels": levels})
+    layer = workload("cnn:N=1,K=1,C=1,P=4,Q=1,R=2,S=1")
+    spread = np.ones((1, 7), np.int64)
+    spread[0, [layer.dimension_names.index(name) for name in "PR"]] = 4, 2
+    inputs = layer.tensor_names.index("Inputs")
+    (rows,) = _delivery(MapSpace(layer, machine), 1, inputs, spread, np.array([5]), None)
+    assert rows == 16 * 8 + 5 * 5
 
 
 def test_a_layer_with_steps_of_two_is_proven_at_once() -> None:
