@@ -23,7 +23,6 @@ KEPT = sorted(path.parent for path in (ROOT / "docs" / "results" / "kept").glob(
 # that is made again leaves the list; none joins it.
 OTHERS: dict[str, int] = {
     "docs/guide/searchers.md": 1,
-    "docs/results/gemm-tiling.md": 1,
 }
 # Scripts under tests/benchmarks that pages name: they time things.
 TIMING = {
