@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from costmodel.costs import Objective
 from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from mapspace.near_names import meant
 from mapspace.strict_yaml import shown, validate
 from mapspace.version import __version__
 from orchestrator.schemas.explained import DiffAnswer, ExplainAnswer, WhyNotAnswer
@@ -216,6 +217,26 @@ def _tool(name: str, function: Callable[..., Any]) -> Tool:
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.mcpserver.tools import Tool
 
+    class Strict(Tool):
+        """Refuses arguments that it does not have; says in one line what is wrong with others."""
+
+        async def run(self, arguments: Json, *others: Any, **named: Any) -> Any:
+            known = list(self.parameters["properties"])
+            for key in arguments:
+                if key not in known:
+                    hint = meant(key, known)
+                    raise ToolError(f"{key}: unknown{hint} Known: {', '.join(known)}.")
+            try:
+                return await super().run(arguments, *others, **named)
+            except ToolError as error:
+                if not isinstance(error.__cause__, ValidationError):
+                    raise
+            try:
+                validate(self.fn_metadata.arg_model, arguments, "")
+            except ConfigError as wrong:
+                raise ToolError(str(wrong)) from None
+            raise ToolError(f"{self.name}: expected arguments as its schema has them.")
+
     @functools.wraps(function)
     def told(*arguments: Any, **options: Any) -> Any:
         try:
@@ -225,7 +246,8 @@ def _tool(name: str, function: Callable[..., Any]) -> Tool:
 
     # As for any dictionary: the schema below is what says more.
     told.__annotations__ = {**function.__annotations__, "return": "Json"}
-    made = Tool.from_function(told, description=function.__doc__)
+    made = Strict.from_function(told, description=function.__doc__)
+    made.parameters["additionalProperties"] = False
     made.fn_metadata.output_schema = schema(name)
     return made
 

@@ -100,6 +100,12 @@ def test_earlier_answers_are_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
         ("search", {"workload": "/etc/passwd"}, "tools read no files"),
         ("search", {"workload": "my.yaml"}, "tools read no files"),
         ("search", {"workload": SMALL, "seconds": 1e9}, "600"),
+        ("search", {"workload": SMALL, "keep": {"L9": "A"}}, "keep: unknown. Known: workload, "),
+        ("search", {"workload": SMALL, "secnds": 1}, "secnds: unknown; did you mean seconds?"),
+        ("search", {"workload": SMALL, "objective": "edpp"}, "got 'edpp'; did you mean edp?"),
+        ("search", {"workload": 5}, "workload"),
+        ("search", {}, "missing workload"),
+        ("pareto", {"workload": SMALL, "seconds": -1}, "seconds: expected "),
         ("evaluate", {"records": [{**OWN, "workload": "/etc/passwd"}]}, "tools read no files"),
         ("explain_mapping", {"record": {}}, "problem: expected an object"),
         ("verify", {"certificate": {"format": 3}}, "certificate"),
@@ -112,6 +118,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert isinstance(text, str)
     assert said in text
     assert "Traceback" not in text
+    assert "\n" not in text
 
 
 @pytest.mark.parametrize(
