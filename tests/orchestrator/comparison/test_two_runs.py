@@ -93,6 +93,14 @@ def test_what_found_nothing_is_infinitely_worse() -> None:
     assert [one.ratio for one in compare(after, before).methods] == [1.0, 1.0, 0.0]
 
 
+def test_a_mixture_of_lost_and_found_has_a_side() -> None:
+    before = lined_up(seeds=10)
+    once = changed(before, lambda run: math.inf if run.seed == 0 else 1.0)
+    often = changed(before, lambda run: math.inf if run.seed > 2 else 1.0)
+    assert {one.verdict for one in compare(once, often).methods} == {"worse"}
+    assert {one.verdict for one in compare(often, once).methods} == {"better"}
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
