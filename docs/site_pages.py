@@ -1,8 +1,8 @@
 """What the site has beyond the pages of this folder: see mkdocs.yml.
 
 The README, the change log and the rules for contributors lie above this folder, notebooks are run
-and become pages, and the reference of the public names is made of their docstrings. Links between
-them are written as they hold in the repository, and are turned here.
+and become pages. Links between them are written as they hold in the repository, and are turned
+here; what only the site has is written `<!-- site: ... -->`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import posixpath
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import nbformat
 from mkdocs.structure.files import File, Files
 from nbclient import NotebookClient
-
-import mapspace as ms
 
 ROOT = Path(__file__).parent.parent
 ABOVE = {
@@ -32,24 +30,44 @@ ABOVE = {
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # What terminals read as colours.
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+# Where pages come that the navigation does not name.
+LAST = "Look up"
+ONLY_HERE = re.compile(r"<!-- site: (.*?) -->", re.DOTALL)
 FOLDERS = {"INSIDE": "inside", "RESULTS": "results", "NOTEBOOKS": "notebooks"}
 
 
 def on_config(config: Any) -> Any:
     """Fills in the pages of each folder."""
     for section in config.nav:
-        ((title, pages),) = section.items()
-        if isinstance(pages, str):
+        fill(section)
+    named = set(pages_of(config.nav))
+    others = {page.name for page in (ROOT / "docs").glob("*.md")}
+    others |= {f"guide/{page.name}" for page in (ROOT / "docs" / "guide").glob("*.md")}
+    (last,) = (pages for section in config.nav for title, pages in section.items() if title == LAST)
+    last += sorted(others - named)
+    return config
+
+
+def fill(section: Any) -> None:
+    """Puts the pages of a folder in the place of its name, at any depth."""
+    if isinstance(section, str):
+        return
+    for title, pages in section.items():
+        if isinstance(pages, list):
+            for page in pages:
+                fill(page)
+        elif pages in FOLDERS:
             names = sorted((ROOT / "docs" / FOLDERS[pages]).glob("*.[mi]*"))
             section[title] = [f"{FOLDERS[pages]}/{name.stem}.md" for name in names]
-    sections = {title: pages for section in config.nav for title, pages in section.items()}
-    sections["Inside"].append("contributing.md")
-    named = {page for pages in sections.values() for page in pages}
-    others = {page.name for page in (ROOT / "docs").glob("*.md")} - named
-    sections["Python"] += sorted(others)
-    guides = {f"guide/{page.name}" for page in (ROOT / "docs" / "guide").glob("*.md")}
-    sections["Guide"] += sorted(guides - named)
-    return config
+
+
+def pages_of(section: Any) -> Iterator[str]:
+    """The pages below a part of the navigation."""
+    if isinstance(section, str):
+        yield section
+    else:
+        below = section.values() if isinstance(section, dict) else section
+        yield from (page for part in below for page in pages_of(part))
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -59,7 +77,6 @@ def on_files(files: Files, config: Any) -> Files:
     for notebook in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         page = f"notebooks/{notebook.stem}.md"
         files.append(File.generated(config, page, content=notebook_page(notebook)))
-    files.append(File.generated(config, "reference.md", content=reference()))
     return files
 
 
@@ -79,7 +96,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             there = there.removesuffix(".ipynb") + ".md"
         return f"]({posixpath.relpath(there, posixpath.dirname(here) or '.')}{mark}{anchor})"
 
-    return LINK.sub(turned, markdown)
+    return ONLY_HERE.sub(r"\1", LINK.sub(turned, markdown))
 
 
 def notebook_page(path: Path) -> str:
@@ -119,20 +136,3 @@ def output(shown: Any) -> str:
         text = shown.data.get("text/plain", "")
     text = COLOURS.sub("", text).strip("\n")
     return f"<pre><code>{html.escape(text).replace(chr(10), '&#10;')}</code></pre>" if text else ""
-
-
-def reference() -> str:
-    """A section per public name, of its docstring."""
-    parts = [
-        "# Reference",
-        "Every public name of `import mapspace as ms`, in the order of the alphabet.",
-    ]
-    for name in sorted(ms.__all__, key=str.lower):
-        value = getattr(ms, name)
-        if hasattr(value, "__qualname__"):
-            parts.append(f"## {name}\n\n::: {value.__module__}.{value.__qualname__}")
-        elif isinstance(value, ModuleType):
-            inner = (getattr(value, part) for part in value.__all__)
-            parts.append(f"## {name}\n\n{value.__doc__}")
-            parts += [f"::: {found.__module__}.{found.__qualname__}" for found in inner]
-    return "\n\n".join(parts) + "\n"

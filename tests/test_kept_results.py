@@ -27,7 +27,6 @@ OTHERS: dict[str, int] = {
 # Scripts under tests/benchmarks that pages name: they time things.
 TIMING = {
     "bench_anytime",
-    "bench_mlflow",
     "bench_networks",
     "bench_pool",
     "bench_proofs",

@@ -1,4 +1,4 @@
-"""The table that the guide to benchmarks shows is what its command prints."""
+"""The table that README and the guide to benchmarks show is what its command prints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from orchestrator.runs.experiments import find_experiment, load_experiment
 
 
 @pytest.mark.usefixtures("ray_runtime")
-def test_the_guide_shows_the_table_of_smoke(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_show_the_table_of_smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    guide = (ROOT / "docs" / "guide" / "benchmarks.md").read_text()
-    begun = guide.index("\nEDP, % above the proven optimum ") + 1
-    shown = guide[begun : guide.index("```", begun)].splitlines()
     plan = prepare(load_experiment(find_experiment("smoke"), Benchmark), "smoke")
-    assert text_table(run_benchmark(plan, tmp_path)).splitlines()[: len(shown)] == shown
+    printed = text_table(run_benchmark(plan, tmp_path)).splitlines()
+    for page in ("README.md", "docs/guide/benchmarks.md"):
+        text = (ROOT / page).read_text()
+        begun = text.index("\nEDP, % above the proven optimum ") + 1
+        shown = text[begun : text.index("```", begun)].splitlines()
+        assert len(shown) == 8
+        assert printed[: len(shown)] == shown, page

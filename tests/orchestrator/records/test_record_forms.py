@@ -254,9 +254,12 @@ def test_the_guides_have_every_key() -> None:
 
 
 def test_the_machines_and_workloads_of_the_guides_load() -> None:
-    machines = [ms.accelerator(yaml.safe_load(text)) for text in blocks("accelerators.md", "yaml")]
+    texts = [
+        text for page in ("own-machine.md", "accelerators.md") for text in blocks(page, "yaml")
+    ]
+    machines = [ms.accelerator(yaml.safe_load(text)) for text in texts]
     named = {machine.name for machine in machines}
-    assert {"row-stationary", "my-systolic", "my-clusters", "my-eyeriss"} <= named
+    assert {"array", "row-stationary", "my-systolic", "my-clusters", "timed"} <= named
     for machine in machines:
         space = ms.MapSpace(ms.workload("alexnet-conv4"), machine)
         assert space.size() > 10**6
