@@ -266,7 +266,7 @@ def design(**options: Any) -> None:
 @cli.command()
 @click.argument("run", type=PLACE)
 @click.option("--tracking-uri", help="MLflow that the page is added to; else the run folder's own.")
-@click.option("--keep", type=PLACE, help="Also write a small copy of a benchmark's results there.")
+@click.option("--keep", type=PLACE, help="Also write a small copy of the results there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def report(run: Place, tracking_uri: str | None, keep: Place | None, as_json: bool) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.

@@ -12,9 +12,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +45,7 @@ from orchestrator.comparison.search_time import shared_text
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.ray_runtime import code_version
 from orchestrator.runs.run_folder import Experiment, Say, say
+from orchestrator.runs.tables_file import environment
 from orchestrator.store.address import surrogate_digest
 from orchestrator.store.folder import Store
 from searchers import SEARCHERS, resolved, searcher_class
@@ -336,28 +334,12 @@ def _environment(plan: Plan) -> dict[str, Any]:
     from importlib.metadata import version
 
     return {
-        **code_version(),
+        **environment(),
         "python": platform.python_version(),
         "ray": version("ray"),
-        "processors": os.cpu_count(),
-        "processor": _processor(),
         "clock_ghz": plan.accelerator.clock_ghz,
         "plugins": _plugins(plan),
-        "finished": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
     }
-
-
-def _processor() -> str:
-    """The kind of processor, as the system calls it."""
-    import platform
-
-    try:
-        found = re.search(
-            r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE
-        )
-    except OSError:
-        found = None
-    return " ".join(found[1].split()) if found else platform.machine()
 
 
 def _plugins(plan: Plan) -> dict[str, str]:

@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 # Rows of training data that the native cost model gives per second on two cores, between what
-# docs/inside/scaling.md measured for MTTKRP (166,700) and for convolutions (239,500).
+# `mapspace generate` makes of MTTKRP (166,700) and of convolutions (239,500).
 ROWS_PER_SECOND = 200_000.0
 
 # Shares above the optimum that a search may be asked to come within.

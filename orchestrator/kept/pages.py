@@ -9,7 +9,8 @@ A page marks a place, and what stands there is made:
 
 Folders are relative to the page's. A single figure within a sentence is marked alike:
 `<!-- value: gradient kept/table1-iso-iteration -->0.21<!-- end -->`, where a method ends over the
-workloads, or, `"after=1000"`, is after so many queries.
+workloads, or, `"after=1000"`, is after so many queries. What another has published stands between
+`<!-- published: Smith (2020), Table 1 -->` and `<!-- end -->`, and is left as it is.
 """
 
 from __future__ import annotations
@@ -23,18 +24,17 @@ from pathlib import Path
 from mapspace.errors import ConfigError, MapspaceError
 from mapspace.storage import write_atomically
 from orchestrator.comparison.cells import percent_text
-from orchestrator.comparison.results import Results
 from orchestrator.comparison.results_files import load
 from orchestrator.kept.results import origins
-from orchestrator.kept.tables import OPTIONS, TABLES, after
+from orchestrator.kept.tables import OPTIONS, TABLES, after, card, rows
 from orchestrator.report.markdown import markdown_lines
 
 # What is quoted as code is no mark.
 _CODE = r"^```.*?^```|`[^`\n]*`"
 MARK = re.compile(
-    rf"{_CODE}|<!-- (table|value): (.*?) -->(.*?)<!-- end -->", re.DOTALL | re.MULTILINE
+    rf"{_CODE}|<!-- (table|value|published): (.*?) -->(.*?)<!-- end -->", re.DOTALL | re.MULTILINE
 )
-_BEGUN = re.compile(rf"{_CODE}|<!-- (table|value):", re.DOTALL | re.MULTILINE)
+_BEGUN = re.compile(rf"{_CODE}|<!-- (table|value|published):", re.DOTALL | re.MULTILINE)
 _read = cache(load)
 
 
@@ -81,12 +81,14 @@ def filled(text: str, page: Path) -> str:
     if any(_BEGUN.findall(MARK.sub("", text))):
         raise ConfigError(f"{page}: expected an `end` after every marked place.")
 
+    said: set[str] = set()
+
     def made(match: re.Match[str]) -> str:
         kind, words, _ = match.groups()
-        if kind is None:
+        if kind in {None, "published"}:
             return match[0]
         try:
-            inside = _table(words, page) if kind == "table" else _value(words, page)
+            inside = _table(words, page, said) if kind == "table" else _value(words, page)
         except MapspaceError as error:
             line = text.count("\n", 0, match.start()) + 1
             raise type(error)(f"{page}: line {line}: {error}") from error
@@ -95,20 +97,30 @@ def filled(text: str, page: Path) -> str:
     return MARK.sub(made, text)
 
 
-def _table(words: str, page: Path) -> str:
-    view, found, options = _asked(words, page)
-    if view not in TABLES:
-        raise ConfigError(f"table: expected one of {', '.join(TABLES)}, got {view!r}.")
+def _table(words: str, page: Path, said: set[str]) -> str:
+    """A table and what made it: said once on a page, of further tables it is named."""
+    view, folders, options = _asked(words, page)
+    if view not in OPTIONS:
+        raise ConfigError(f"table: expected one of {', '.join(OPTIONS)}, got {view!r}.")
     unknown = [name for name in options if name not in OPTIONS[view]]
     if unknown:
         expected = ", ".join(OPTIONS[view])
         raise ConfigError(f"table {view}: expected {expected}, got {unknown[0]!r}.")
-    lines = markdown_lines(TABLES[view](found, options))
-    return "\n\n" + "\n".join(lines) + f"\n\n{origins(found)}\n"
+    if view in TABLES:
+        found = [_read(folder) for folder in folders]
+        table, made = TABLES[view](found, options), origins(found)
+    else:
+        table, made = (rows if view == "rows" else card)(folders, options)
+    if made in said:
+        named = dict.fromkeys(re.findall(r"`[^`]+`", made))
+        made = f"{', '.join(named)}, as above."
+    said.add(made)
+    return "\n\n" + "\n".join(markdown_lines(table)) + f"\n\n{made}\n"
 
 
 def _value(words: str, page: Path) -> str:
-    label, found, options = _asked(words, page)
+    label, folders, options = _asked(words, page)
+    found = [_read(folder) for folder in folders]
     if len(found) != 1 or label not in found[0].searchers or {*options} - {"after"}:
         raise ConfigError("value: expected a method, a folder that has it, and at most after=N.")
     if "after" in options:
@@ -117,11 +129,11 @@ def _value(words: str, page: Path) -> str:
     return percent_text(found[0].overall_above(label))
 
 
-def _asked(words: str, page: Path) -> tuple[str, list[Results], dict[str, str]]:
-    """The first word of a mark, its folders of results, and its options."""
+def _asked(words: str, page: Path) -> tuple[str, list[Path], dict[str, str]]:
+    """The first word of a mark, its folders, and its options."""
     first, *others = shlex.split(words) or [""]
     options = dict(word.split("=", 1) for word in others if "=" in word)
     folders = [page.parent / word for word in others if "=" not in word]
     if not folders:
         raise ConfigError("expected a folder of results.")
-    return first, [_read(folder.resolve()) for folder in folders], options
+    return first, [folder.resolve() for folder in folders], options

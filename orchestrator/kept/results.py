@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from mapspace.storage import Place, make_folder
+from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.benchmark.config import Benchmark
 from orchestrator.comparison.results import Results, Run
 from orchestrator.comparison.results_files import load, save
 from orchestrator.comparison.tables import seeds_text
 from orchestrator.runs.experiments import find_experiment, load_experiment
+from orchestrator.runs.tables_file import TABLES_FILE, made_by
 
 AFTER = (25, 50, 100, 200, 500, 1000, 2000, 5000)
 """After how many queries pages show the best so far."""
@@ -29,15 +30,20 @@ _UNSAID = ("kind", "name", "description", "proof_seconds", "searchers")
 
 
 def keep(run: Place, folder: Place) -> None:
-    """Writes what pages need of a benchmark, `summary.json` and `curves.parquet`.
+    """Writes what pages need of a run.
 
     Args:
-        run: the benchmark's run folder.
+        run: the run folder: of a benchmark, of which `summary.json` and `curves.parquet` are
+            written, or of another kind that has its tables as data, which are copied.
         folder: where to.
 
     Raises:
-        DataError: there is no finished benchmark.
+        DataError: there is no finished run of such a kind.
     """
+    if (run / TABLES_FILE).exists():
+        make_folder(folder)
+        write_atomically(folder / TABLES_FILE, (run / TABLES_FILE).read_bytes())
+        return
     results = load(run)
     make_folder(folder)
     runs = [
@@ -132,11 +138,4 @@ def _searched(results: Results) -> str:
 
 
 def _made_by(results: Results) -> str:
-    made = results.provenance
-    commit = f" at {str(made['commit'])[:10]}" if made.get("commit") else ""
-    processor = f" ({made['processor']})" if made.get("processor") else ""
-    count = made["processors"]
-    return (
-        f"mapspace {made['mapspace']}{commit}, {str(made['finished'])[:10]}, "
-        f"{count} processor{'' if count == 1 else 's'}{processor}, seconds are {results.clock} time"
-    )
+    return f"{made_by(results.provenance)}, seconds are {results.clock} time"

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from mapspace.errors import ConfigError
+from mapspace.bounded_reading import read_json
+from mapspace.errors import ConfigError, DataError
 from orchestrator.comparison.cells import percent_text, range_text
 from orchestrator.comparison.results import Ratio, Results
 from orchestrator.comparison.tables import above_table, shown_in
 from orchestrator.kept.results import AFTER
 from orchestrator.report.document import LEFT, RIGHT, Cell, Row, Table
+from orchestrator.runs.tables_file import origin, read_table
 
 Options = Mapping[str, str]
 _MOST = 0.0005
@@ -119,6 +123,61 @@ def spent(found: Sequence[Results], options: Options) -> Table:
     return Table("spent", "", header, formats, rows)
 
 
+def rows(folders: Sequence[Path], options: Options) -> tuple[Table, str]:
+    """A table that a run of another kind than a benchmark has as data, and what made it.
+
+    Raises:
+        ConfigError: there is no such folder, table or column.
+        DataError: a file is damaged.
+    """
+    if len(folders) != 1:
+        raise ConfigError(f"rows: expected one folder of results, got {len(folders)}.")
+    columns = options.get("columns", "")
+    if not re.fullmatch(r"(\d+(,\d+)*)?", columns):
+        raise ConfigError(f"columns: expected numbers such as 1,2,5, got {columns!r}.")
+    chosen = [int(text) for text in columns.split(",") if text]
+    table = read_table(folders[0], options.get("key", ""), chosen)
+    command, made = origin(folders[0])
+    return table, f"`{command}`: {made}."
+
+
+def card(files: Sequence[Path], options: Options) -> tuple[Table, str]:
+    """What surrogates reached on cases that they never saw, as the cards beside their weights say.
+
+    Raises:
+        ConfigError: no part of a card is asked for, or one that it has not.
+        DataError: a file is missing or damaged.
+    """
+    columns: dict[str, Mapping[str, float]] = {}
+    for file in files:
+        data = read_json(file, DataError)
+        for part in options.get("parts", "").split("|"):
+            if not isinstance(data.get(part), dict):
+                known = ", ".join(name for name, value in data.items() if isinstance(value, dict))
+                raise ConfigError(f"parts: expected some of {known}, got {part!r}.")
+            columns[_CARD_PARTS.get(part, file.stem)] = data[part]
+    rows: list[Row] = []
+    for key, (name, shown) in _CARD_FIGURES.items():
+        if any(key in column for column in columns.values()):
+            told = (column.get(key) for column in columns.values())
+            rows.append((name, *("" if value is None else shown.format(value) for value in told)))
+    names = ", ".join(f"`surrogate/weights/{file.name}`" for file in files)
+    formats = (LEFT, *[RIGHT] * len(columns))
+    return Table("card", "", ("", *columns), formats, rows), f"{names}, beside the weights."
+
+
+_CARD_PARTS = {"held_out": "three levels", "deeper": "two and four levels"}
+_CARD_FIGURES = {
+    "rmse": ("RMSE of ln EDP", "{:.4f}"),
+    "rmse_of_the_formula": ("of the formula without the networks", "{:.4f}"),
+    "spearman": ("Spearman within a case, mean", "{:.5f}"),
+    "spearman_worst": ("the worst case", "{:.5f}"),
+    "spearman_best_tenth": ("mean among the best tenth", "{:.5f}"),
+    "worst": ("the largest error", "{:.2f}"),
+    "inside_90": ("truths in the 90 % interval", "{:.1%}"),
+    "inside_90_where_unsure": ("the same where tiles slide", "{:.1%}"),
+}
+
 TABLES: Mapping[str, Callable[[Sequence[Results], Options], Table]] = {
     view.__name__: view for view in (workloads, means, queries, ratios, ends, spent)
 }
@@ -129,6 +188,8 @@ OPTIONS = {
     "ratios": ("methods", "after", "over"),
     "ends": ("methods",),
     "spent": ("methods",),
+    "rows": ("key", "columns"),
+    "card": ("parts",),
 }
 """What a page may ask of each."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,11 +19,13 @@ from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, file_sizes, make_folder, write_atomically
 from orchestrator.marvel.config import MarvelStudy
 from orchestrator.marvel.layer_task import row_head, study_task
-from orchestrator.marvel.numbers import ROWS_FILE, STUDY_FILE
+from orchestrator.marvel.numbers import ROWS_FILE, STUDY_FILE, load_study
 from orchestrator.marvel.plan import StudyPlan, Task, prepare_study
 from orchestrator.marvel.report import PAGE_FILE, marvel_text, write_marvel_report
 from orchestrator.marvel.row_models import checked_result
 from orchestrator.marvel.rows import Result
+from orchestrator.marvel.sections import sections
+from orchestrator.report.document import Table
 from orchestrator.runs.locations import local_view
 from orchestrator.runs.lock import LOCK_FILE, Claim
 from orchestrator.runs.mlflow_record import Record, digest
@@ -110,6 +113,10 @@ class MarvelExperiment(Experiment[StudyPlan, list[Result]]):
     def draw(self, result: list[Result], folder: Path) -> None:
         """Writes the page, its figures and tables."""
         write_marvel_report(folder)
+
+    def tables(self, result: list[Result], folder: Path) -> Sequence[Table]:
+        """All of its page."""
+        return [table for part in sections(load_study(folder)) for table in part.tables]
 
     def record(self, result: list[Result], folder: Path) -> Record:
         """Four series per accelerator, over its layers."""

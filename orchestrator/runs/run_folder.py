@@ -21,6 +21,7 @@ from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError
 from mapspace.extras import is_installed
 from mapspace.storage import Place, place, write_atomically
+from orchestrator.report.document import Table
 from orchestrator.report.text_table import labelled
 from orchestrator.runs.folder_kind import FolderKind
 from orchestrator.runs.kinds import KINDS, require_own, why_no_report
@@ -33,6 +34,7 @@ from orchestrator.runs.mlflow_record import Record, log_run
 from orchestrator.runs.progress import progress_bar
 from orchestrator.runs.progress_writer import ProgressWriter
 from orchestrator.runs.ray_runtime import code_version, fan_out
+from orchestrator.runs.tables_file import TABLES_FILE, write_tables
 from orchestrator.schemas.runs import RunAnswer
 from orchestrator.store.folder import Store
 from orchestrator.store.made_files import keep_files, take_files
@@ -170,6 +172,10 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     def draw(self, result: Result, folder: Path) -> None:
         """Writes the page, and what belongs to it, into a local folder."""
 
+    def tables(self, result: Result, folder: Path) -> Sequence[Table]:
+        """Those that its folder has as data, for pages of other places; by default none."""
+        return ()
+
     def record(self, result: Result, folder: Path) -> Record:
         """What MLflow gets of a finished run; a kind has this or its own `log`."""
         raise NotImplementedError
@@ -194,9 +200,13 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
     def report(cls, folder: Place, *, tracking_uri: str | None = None) -> Path:
         """Draws the page of a finished run from its folder; the local page.
 
+        By default it is the one that a run with tables has drawn when it ended.
+
         Raises:
             ConfigError: the kind has no such report; the message says what to do instead.
         """
+        if isinstance(folder, Path) and (folder / TABLES_FILE).exists():
+            return folder / cls.page
         raise ConfigError(why_no_report(folder))
 
     @classmethod
@@ -378,6 +388,9 @@ class Experiment(FolderKind, ABC, Generic[Plan, Result]):
             echo(f"results  {folder}")
             # All of this before a tracking server is waited for.
             self.draw(result, copy)
+            if tables := self.tables(result, copy):
+                settings = self.settings.model_dump(mode="json")
+                write_tables(copy, f"mapspace {self.command} {self.name}", settings, tables)
             if self.page:
                 page = str(copy / self.page)
                 echo(f"page     {page}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import Place, write_atomically
+from orchestrator.report.document import Table
 from orchestrator.runs.lock import Claim
 from orchestrator.runs.mlflow_record import Record
 from orchestrator.runs.ray_runtime import ray_runtime
 from orchestrator.runs.run_folder import Experiment
 from orchestrator.training.study_config import Outcome, SearchOptions, TrainingStudy
-from orchestrator.training.study_report import write_training_report
+from orchestrator.training.study_report import study_table, write_training_report
 from orchestrator.training.surrogate_report import FIGURE_FILE, REPORT_FILE
 from orchestrator.training.train import TrainExperiment, check
 from surrogate.options import FitOptions, read_curve
@@ -95,6 +97,10 @@ class StudyExperiment(Experiment[TrainingStudy, Outcomes]):
     def draw(self, result: Outcomes, folder: Path) -> None:
         """Writes table and figure."""
         write_training_report(self.plan, result, folder)
+
+    def tables(self, result: Outcomes, folder: Path) -> Sequence[Table]:
+        """A row per training."""
+        return [study_table(result)]
 
     def record(self, result: Outcomes, folder: Path) -> Record:
         """Trainings are steps of a metric, in the order of the table."""

@@ -49,7 +49,7 @@ DOLLARS_PER_PROCESSOR_HOUR = 0.05
 # Between looks at the processes, and what their titles say.
 LOOK_SECONDS = 0.5
 KINDS = {"gcs_server": "head", "raylet/raylet": "node", "ray::": "worker"}
-# Of 50,000 rows, on one processor: docs/inside/scaling.md.
+# Of 50,000 rows, on one processor, by `mapspace generate`.
 ROWS, ROWS_PER_SHARD, SHARD_SECONDS = 10_000_000, 50_000, 0.39
 # Starting a machine: assumed.
 START_SECONDS = 60.0

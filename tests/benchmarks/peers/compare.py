@@ -8,6 +8,7 @@ all levels. Seconds are of the processor, of both, once everything is loaded and
 machine and the layer are read.
 
 Without `--run` AccelForge's recorded answers stand beside ours (`accelforge/answers.jsonl`).
+`--keep docs/results/kept/peers` also writes the table that docs/results/peers.md is made of.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelforge_counting import accelforge_costs
-from rich.console import Console
-from rich.table import Table
 
 import mapspace as ms
 from costmodel.accelforge.mapping import records
 from costmodel.loop_nest.nest_writing import arch_of, problem_record
+from orchestrator.report.document import LEFT, Row, Table
+from orchestrator.report.text_table import table_lines
+from orchestrator.runs.tables_file import write_tables
 
 HERE = Path(__file__).parent
 LAYERS = ("gemm", "attention", "pointwise", "depthwise", "convolution")
@@ -131,14 +133,11 @@ def main() -> None:
     parser.add_argument("--tiles", default="apart", choices=("apart", "together"))
     parser.add_argument("--machines", nargs="+", default=list(FANOUTS))
     parser.add_argument("--layers", nargs="+", default=LAYERS)
+    parser.add_argument("--keep", type=Path, help="a folder that gets the table")
     options = parser.parse_args()
     warm_up(options.tiles)
     known = recorded() if options.run is None else {}
-    table = Table(
-        "machine", "layer", "AccelForge s", "its EDP", "by our count",
-        "our s", "our EDP", "it says", "J by its count", "s by its count",
-        "J s by its count", "ours / its",
-    )  # fmt: skip
+    rows: list[Row] = []
     answers = []
     for machine in options.machines:
         clock = ms.accelerator(machine_file(machine)).clock_ghz
@@ -149,14 +148,27 @@ def main() -> None:
             energy, latency = accelforge_costs(found.record, clock)
             its = answer.get("energy_j", float("nan")) * answer.get("latency_s", float("nan"))
             read = list(same_nests(answer, clock)) if "mapping" in answer else []
-            table.add_row(
-                machine, layer, f"{answer.get('seconds', float('nan')):.1f}", f"{its:.5e}",
-                f"{min(read)[0]:.5e}" if read else "-", f"{found.seconds:.2f}", f"{found.edp:.5e}",
-                found.said, f"{energy:.5e}", f"{latency:.5e}", f"{energy * latency:.5e}",
-                f"{energy * latency / its:.3f}",
+            edp = energy * latency
+            by_our_count = min(read)[0] if read else None
+            its_seconds = answer.get("seconds", float("nan"))
+            rows.append(
+                (
+                    machine, layer, its, by_our_count, edp, edp / its,
+                    its_seconds, found.seconds, found.said,
+                )
             )  # fmt: skip
-
-    Console(width=170).print(table)
+    table = Table(
+        "answers",
+        "EDP (J s, by AccelForge's count) and seconds of the processor",
+        ("machine", "layer", "its EDP", "by our count", "our EDP", "ours / its",
+         "its s", "our s", ""),
+        (LEFT, LEFT, *["{:.5e}"] * 3, "{:.3f}", "{:.1f}", "{:.2f}", LEFT),
+        rows,
+    )  # fmt: skip
+    print("\n".join(table_lines(table)))
+    if options.keep:
+        options.keep.mkdir(exist_ok=True)
+        write_tables(options.keep, "python tests/benchmarks/peers/compare.py", {}, [table])
     if options.record:
         text = "".join(json.dumps(answer) + "\n" for answer in answers)
         (HERE / "accelforge" / "answers.jsonl").write_text(text)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from accelforge_counting import accelforge_costs
-from compare import layer_file, machine_file, recorded, same_nests
+from compare import FANOUTS, LAYERS, layer_file, machine_file, ours, recorded, same_nests
+from paths import ROOT
 
 import mapspace as ms
 from costmodel import accelerator
+from orchestrator.runs.tables_file import read_table
 
 # The others store the tensors of one memory at loops of their own, which `same_nests` cannot.
 SAME = [
@@ -40,6 +42,24 @@ def test_tiles_apart_cost_what_it_says() -> None:
     assert latency == pytest.approx(answer["latency_s"], rel=1e-6)
     together = ms.search(layer, machine, store=False)
     assert _edp(together) == pytest.approx(1.4476 * _edp(found), rel=1e-4)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("machine", FANOUTS)
+def test_kept_answers_are_those_of_today(machine: str, layer: str) -> None:
+    """The table of docs/results/peers.md, but for seconds."""
+    table = read_table(ROOT / "docs" / "results" / "kept" / "peers", "answers")
+    ((*_, theirs, _, mine, ratio, _, _, said),) = (
+        r for r in table.rows if r[:2] == (machine, layer)
+    )
+    found = ours(machine, layer, 60.0, "apart")
+    energy, latency = accelforge_costs(found.record, accelerator(machine_file(machine)).clock_ghz)
+    assert (f"{energy * latency:.5e}", found.said) == (mine, said) == (mine, "proven")
+    answer = recorded()[machine, layer]
+    if "energy_j" in answer:
+        its = answer["energy_j"] * answer["latency_s"]
+        assert (f"{its:.5e}", f"{energy * latency / its:.3f}") == (theirs, ratio)
+        assert energy * latency <= its * (1 + 1e-6)  # none of its answers is better
 
 
 def _edp(found: ms.SearchResult) -> float:

@@ -17,6 +17,9 @@ from orchestrator.comparison.results import Bounds, Results
 from orchestrator.comparison.results_files import load, save
 from orchestrator.kept.pages import filled
 from orchestrator.kept.results import departures, keep, origins
+from orchestrator.report.document import LEFT as LEFT_ALIGNED
+from orchestrator.report.document import Cell, Table
+from orchestrator.runs.tables_file import TABLES_FILE, write_tables
 
 LEFT, RIGHT = "resnet-conv4", "gemm-512"
 SMOKE = [
@@ -53,11 +56,22 @@ def smoke(**experiment: Any) -> Results:
 MEASURED = {(LEFT, "random"), (LEFT, "annealing")}
 
 
+CLAIMS = Table(
+    "claims",
+    "",
+    ("", "paper", "here"),
+    (LEFT_ALIGNED, LEFT_ALIGNED, "{:.1f} %"),
+    [("layers", "15", 12.34), ("cells", Cell("5 %", strong=True), None)],
+)
+
+
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     save(smoke(), tmp_path / "run")
     keep(tmp_path / "run", tmp_path / "kept")
+    (tmp_path / "tables").mkdir()
+    write_tables(tmp_path / "tables", "mapspace benchmark marvel", {"name": "marvel"}, [CLAIMS])
     return tmp_path
 
 
@@ -145,6 +159,15 @@ def test_a_page_is_filled(kept: Path, mark: str, header: list[str], row: list[st
     assert filled(text, kept / "page.md") == text
 
 
+def test_what_made_two_tables_is_said_once(kept: Path) -> None:
+    mark = "<!-- table: means kept -->\n<!-- end -->\n"
+    text = filled(f"{mark}\n{mark}\n{mark}", kept / "p.md")
+    assert text.count("(Z80)") == 1
+    assert text.count("\n`mapspace benchmark smoke`, as above.\n") == 2
+    assert text.index("(Z80)") < text.index("as above")
+    assert filled(text, kept / "p.md") == text
+
+
 def test_the_best_is_bold_and_methods_are_chosen(kept: Path) -> None:
     text = filled(
         '<!-- table: means kept "methods=genetic|random" -->\n<!-- end -->', kept / "p.md"
@@ -165,11 +188,49 @@ def test_the_best_is_bold_and_methods_are_chosen(kept: Path) -> None:
         ("table: workloads kept kept", "expected one folder of results, got 2"),
         ("table: means nowhere", "nowhere.*there is no such file"),
         ("value: nobody kept", "value: expected a method"),
+        ("table: rows kept key=claims", "kept/tables.json"),
+        ("table: rows kept kept key=claims", "rows: expected one folder of results, got 2"),
+        ("table: rows tables key=others", "key: expected one of claims, got 'others'"),
+        ("table: rows tables key=claims columns=4", r"columns: expected 1 to 3, got \[4\]"),
+        ("table: rows tables key=claims columns=a", "columns: expected numbers such as 1,2,5"),
     ],
 )
 def test_a_wrong_mark_is_one_line_that_names_it(kept: Path, mark: str, said: str) -> None:
     with pytest.raises(MapspaceError, match=rf"page\.md: line 3: .*{said}"):
         filled(f"# Page\n\n<!-- {mark} -->\n<!-- end -->\n", kept / "page.md")
+
+
+def test_tables_of_other_kinds_of_runs(kept: Path) -> None:
+    """As the run showed them, with the columns that are asked for."""
+    keep(kept / "tables", kept / "copied")
+    mark = "table: rows copied key=claims columns=1,3"
+    text = filled(f"<!-- {mark} -->\n<!-- end -->", kept / "p.md")
+    assert rows(text) == [["", "here"], ["---", "---:"], ["layers", "12.3 %"], ["cells", "\u2013"]]
+    assert re.search(
+        r"^`mapspace benchmark marvel`: mapspace \d.* at [0-9a-f]{10}, 20\d\d-.* processors?",
+        text,
+        re.MULTILINE,
+    )
+    assert filled(text, kept / "p.md") == text
+    assert len(rows(filled(text.replace(" columns=1,3", ""), kept / "p.md"))[0]) == 3
+
+
+def test_tables_that_come_out_again_keep_what_made_them(kept: Path) -> None:
+    file = kept / "tables" / TABLES_FILE
+    earlier = file.read_text().replace('"processors"', '"processors": 77, "other"')
+    file.write_text(earlier)
+    write_tables(kept / "tables", "mapspace benchmark marvel", {"name": "marvel"}, [CLAIMS])
+    assert file.read_text() == earlier
+    changed = replace(CLAIMS, rows=CLAIMS.rows[:1])
+    write_tables(kept / "tables", "mapspace benchmark marvel", {"name": "marvel"}, [changed])
+    assert '"processors": 77' not in file.read_text()
+
+
+def test_what_was_published_stays_as_it_is(kept: Path) -> None:
+    text = "<!-- published: Smith (2020) -->40 %<!-- end --> or so"
+    assert filled(text, kept / "p.md") == text
+    with pytest.raises(ConfigError, match="expected an `end`"):
+        filled("<!-- published: Smith (2020) -->40 %", kept / "p.md")
 
 
 def test_a_place_without_an_end(kept: Path) -> None:

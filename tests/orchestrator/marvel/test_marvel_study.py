@@ -271,7 +271,7 @@ def test_a_study_of_two_of_the_papers_layers(tmp_path: Path) -> None:
         for name in ("marvel-l4", "marvel-l15")
         for device in ("eyeriss-168", "edge-1024")
     ]
-    # docs/inside/maestro.md
+    # What `mapspace benchmark marvel-layers` writes of these layers.
     found = [row["on_chip"]["best"]["runtime"]["value"] for row in rows]
     assert found == [326, 41, 4145, 433]
     row = rows[0]

@@ -26,6 +26,7 @@ from orchestrator.runs.kinds import kind, kind_names
 from orchestrator.runs.lock import claimed
 from orchestrator.runs.mlflow_client import ARTIFACTS_FOLDER, DATABASE_FILE, TRACKING_FILE
 from orchestrator.runs.progress_file import Progress, read_progress
+from orchestrator.runs.tables_file import TABLES_FILE
 from orchestrator.schemas.published import schema
 
 pytestmark = noisy_libraries
@@ -132,6 +133,24 @@ def test_what_it_prints_as_json_is_what_the_schema_says(name: str, finished: Fin
     jsonschema.validate(found, schema(kind(name).command))
     assert (found["kind"], found["output"]) == (name, str(folder))
     assert Path(found["page"]).is_file() if kind(name).page else found["page"] is None
+
+
+@pytest.mark.parametrize("name", kind_names())
+def test_what_has_tables_as_data_can_be_kept_beside_pages(
+    name: str, finished: Finished, tmp_path: Path, capsys: Any
+) -> None:
+    folder = finished(name)
+    if not (folder / TABLES_FILE).exists():
+        assert name not in {"marvel", "training-study"}
+        return
+    capsys.readouterr()
+    assert call("report", folder, "--keep", tmp_path / "kept") == 0
+    assert capsys.readouterr().out == f"{folder / kind(name).page}\n"
+    (file,) = (tmp_path / "kept").iterdir()
+    assert file.read_bytes() == (folder / TABLES_FILE).read_bytes()
+    content = json.loads(file.read_text())
+    assert content["experiment"]["kind"] == name
+    assert all(table["rows"] for table in content["tables"].values())
 
 
 @pytest.mark.parametrize("name", kind_names())
