@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(why_not_separate() is not None, reason=str(why_not_separate())),
 ]
 
-# How long rates are measured, s; the figures of docs/inside/faults.md are of 600.
+# How long rates are measured, s; what docs/inside/faults.md says needs 600.
 RATE_SECONDS = float(os.environ.get("MAPSPACE_RATE_SECONDS", "60"))
 # After how long a driver gives up a call to a node that is gone, s (`SeparateNodes.environment`).
 CALL_SECONDS = 10.0
