@@ -60,9 +60,10 @@ if TYPE_CHECKING:
     from orchestrator.comparison.benchmark_result import BenchmarkResult
     from orchestrator.design.results import DesignResults
     from orchestrator.explain.comparison import ComparedMappings
-    from orchestrator.explain.functions import diff, explain_mapping, why_not
+    from orchestrator.explain.functions import diff, explain_mapping, why_not, widen
     from orchestrator.explain.record_explanation import ExplainedMapping
     from orchestrator.explain.why_not import WhyNot
+    from orchestrator.explain.widening import Widened
     from orchestrator.imports.from_onnx import from_onnx
     from orchestrator.imports.from_torch import from_torch
     from orchestrator.imports.imported import ImportedNetwork
@@ -105,6 +106,7 @@ __all__ = [
     "TrialResult",
     "Verification",
     "WhyNot",
+    "Widened",
     "Workload",
     "__version__",
     "accelerator",
@@ -129,6 +131,7 @@ __all__ = [
     "tune",
     "verify",
     "why_not",
+    "widen",
     "workload",
 ]
 
@@ -147,9 +150,10 @@ _PLACES = {
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
     "orchestrator.design.results": "DesignResults",
     "orchestrator.explain.comparison": "ComparedMappings",
-    "orchestrator.explain.functions": "diff explain_mapping why_not",
+    "orchestrator.explain.functions": "diff explain_mapping why_not widen",
     "orchestrator.explain.record_explanation": "ExplainedMapping",
     "orchestrator.explain.why_not": "WhyNot",
+    "orchestrator.explain.widening": "Widened",
     "orchestrator.imports.from_onnx": "from_onnx",
     "orchestrator.imports.from_torch": "from_torch",
     "orchestrator.imports.imported": "ImportedNetwork",

@@ -22,7 +22,7 @@ from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.near_names import meant
 from mapspace.strict_yaml import shown, validate
 from mapspace.version import __version__
-from orchestrator.schemas.explained import DiffAnswer, ExplainAnswer, WhyNotAnswer
+from orchestrator.schemas.explained import DiffAnswer, ExplainAnswer, WhyNotAnswer, WidenAnswer
 from orchestrator.schemas.json_text import finite
 from orchestrator.schemas.proofs import ParetoAnswer, VerifyAnswer
 from orchestrator.schemas.published import schema
@@ -135,6 +135,20 @@ def why_not(
     return explain(result, own, seconds=seconds).to_dict()
 
 
+def widen(
+    workload: Source,
+    accelerator: Machine = "mm256",
+    objective: Objective = "edp",
+    seconds: Seconds = 60.0,
+) -> WidenAnswer:
+    """What each rule of the map space costs on a problem: the best mapping without it."""
+    from orchestrator.api import search as run
+    from orchestrator.explain.functions import widen as widened
+
+    result = run(_content(workload), _content(accelerator), objective=objective, seconds=seconds)
+    return widened(result, seconds=seconds).to_dict()
+
+
 def pareto(
     workload: Source, accelerator: Machine = "mm256", seconds: Seconds = 60.0
 ) -> ParetoAnswer:
@@ -192,6 +206,7 @@ TOOLS: Mapping[str, Callable[..., Any]] = {
     "explain": explain_mapping,
     "diff": diff,
     "why-not": why_not,
+    "widen": widen,
     "pareto": pareto,
     "sweep-tables": sweep,
     "results-rows": results,

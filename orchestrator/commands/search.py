@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
     from orchestrator.explain.why_not import WhyNot
+    from orchestrator.explain.widening import Widened
 
 
 _OF_SIMULATOR = ("simulator", "events", "query_seconds")
@@ -114,6 +115,7 @@ class _Asked:
             "workers": (self.single, "a single WORKLOAD"),
             "islands": (self.single and self.continued is None, "a single WORKLOAD"),
             "why_not": (self.single, "a single WORKLOAD"),
+            "widen": (self.single and self.continued is None, "a single WORKLOAD"),
             "bits": (
                 self.continued is None
                 and not (self.resident or self.timeloop or self.problems is not None),
@@ -208,6 +210,11 @@ class _Asked:
     metavar="RECORD",
     help="Say how far a mapping of your own is from the best, and which decision loses most.",
 )
+@click.option(
+    "--widen",
+    is_flag=True,
+    help="Say what each rule of the map space costs, such as perfect factors.",
+)
 @COUNTING
 @BITS
 @click.option(
@@ -250,6 +257,7 @@ def search(
     gap: str,
     keep: tuple[str, ...],
     why_not: Place | None,
+    widen: bool,
     output: Place | None,
     page: Place | None,
     slices: tuple[str, ...],
@@ -278,13 +286,14 @@ def search(
         return
     if prove:
         raise click.UsageError("--prove is for --scalesim; without it a proof is tried anyway.")
-    asked.check_options({**options, "why_not": why_not, "html": page})
+    asked.check_options({**options, "why_not": why_not, "widen": widen, "html": page})
     options["warm_start"] = bool(options["warm_start"])
     simulated = {name: options.pop(name) for name in _OF_SIMULATOR}
     workers = options.pop("workers")
     if simulated["simulator"] is not None:
         simulated["workers"] = workers
-        of_model = {"gap": gap != "0", "keep": keep, "why-not": why_not, "html": page or slices}
+        of_model = {"gap": gap != "0", "keep": keep, "why-not": why_not, "widen": widen}
+        of_model["html"] = page or slices
         request = Request(asked.name, **options)
         _search_simulated(request, asked, simulated, of_model, output, as_json)
         return
@@ -321,21 +330,20 @@ def search(
     if own is not None:
         _check_own(request, own)
     result = run_search(request)
-    found = None if own is None or result.interrupted else _why_not(result, own, request.seconds)
+    further = [*_further(result, own, request, widen=widen)]
     if as_json:
-        answer = result.to_dict()
-        if found is not None:
-            answer["why_not"] = found.to_dict()["why_not"]
+        answer = dict(result.to_dict())
+        for one in further:
+            answer |= one.to_dict()
         click.echo(json_text(answer))
     else:
-        texts = [search_text(result), *([found.text()] if found else [])]
-        click.echo(fitted("\n\n".join(texts)))
+        click.echo(fitted("\n\n".join([search_text(result), *(one.text() for one in further)])))
     # The answer first: nothing that cannot be written takes it away.
     if output is not None:
         result.save(output)
     if page is not None:
-        _write_page(page, result, found, pairs)
-    if result.interrupted or (found is not None and found.interrupted):
+        _write_page(page, result, further, pairs)
+    if result.interrupted or any(one.interrupted for one in further):
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
@@ -416,12 +424,26 @@ def _check_own(request: Request, own: dict[str, Any]) -> None:
     check_own(request, own)
 
 
-def _why_not(result: SearchResult, own: dict[str, Any], seconds: float | None) -> WhyNot:
-    """What keeps a mapping from the optimum; its proofs may take as long again as the search."""
+def _further(
+    result: SearchResult, own: dict[str, Any] | None, request: Request, *, widen: bool
+) -> Iterator[WhyNot | Widened]:
+    """What is asked beside the search; each may take as long again.
+
+    Args:
+        result: of the search; of one that was interrupted there is no more.
+        own: a mapping of which is said what keeps it from the optimum; None: there is none.
+        request: the search's.
+        widen: whether what each rule of the map space costs is asked.
+    """
     from orchestrator.explain.why_not import explain_why_not
+    from orchestrator.explain.widening import widen as widened
     from orchestrator.search.one_workload import PROOF_SECONDS
 
-    return explain_why_not(result, own, seconds=seconds or PROOF_SECONDS)
+    seconds = request.seconds or PROOF_SECONDS
+    if own is not None and not result.interrupted:
+        yield explain_why_not(result, own, seconds=seconds)
+    if widen and not result.interrupted:
+        yield widened(result, seconds=seconds, store=request.store)
 
 
 def _pairs(
@@ -442,13 +464,16 @@ def _pairs(
 
 
 def _write_page(
-    page: Place, result: SearchResult, why_not: WhyNot | None, slices: Sequence[tuple[str, str]]
+    page: Place,
+    result: SearchResult,
+    further: Sequence[WhyNot | Widened],
+    slices: Sequence[tuple[str, str]],
 ) -> None:
     from orchestrator.answers.mapping_page import facts_section, save_document, search_document
 
-    further = [] if why_not is None else [facts_section(why_not.heading(), why_not.facts())]
+    sections = [facts_section(one.heading(), one.facts()) for one in further]
     with local_file(page) as file:
-        save_document(search_document(result, further, slices), file)
+        save_document(search_document(result, sections, slices), file)
 
 
 def _continued(request: Request, file: Place) -> Request:

@@ -1,4 +1,4 @@
-"""What `mapspace explain`, `diff`, `search --explain` and `search --why-not` print."""
+"""What `mapspace explain`, `diff` and `search --explain`, `--why-not`, `--widen` print."""
 
 from __future__ import annotations
 
@@ -42,6 +42,42 @@ class WhyNotAnswer(TypedDict):
     """What keeps a mapping from the optimum."""
 
     why_not: WhyNotPart
+
+
+class WiderAnswer(TypedDict):
+    """What a rule of a map space costs.
+
+    Attributes:
+        rule: what it rules, such as `factors`.
+        lifted: what it says, and what it says in the wider space.
+        value: the objective's least there; null where nothing was searched.
+        proven: whether the share is certain: then both limits are one.
+        at_least: by what share the rule raises the objective, at least.
+        at_most: likewise at most; null: nothing is certain.
+        why: why nothing was searched; null where it was.
+    """
+
+    rule: str
+    lifted: str
+    value: float | None
+    proven: bool
+    at_least: float
+    at_most: float | None
+    why: str | None
+
+
+class WidenPart(TypedDict):
+    """What each rule of a map space costs on a problem, one after another."""
+
+    objective: Objective
+    rules: list[WiderAnswer]
+    interrupted: bool
+
+
+class WidenAnswer(TypedDict):
+    """What each rule of a map space costs on a problem."""
+
+    widen: WidenPart
 
 
 class CauseAnswer(TypedDict):

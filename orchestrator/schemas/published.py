@@ -57,6 +57,7 @@ ANSWERS: Mapping[str, Any] = {
     "explain": explained.ExplainAnswer,
     "diff": explained.DiffAnswer,
     "why-not": explained.WhyNotAnswer,
+    "widen": explained.WidenAnswer,
     "watch": _watched(),
     "space": spaces.SpacesAnswer,
     "space-family": spaces.FamilyAnswer,

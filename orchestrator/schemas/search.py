@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from orchestrator.schemas.costs import Costs, JsonRecord, Kept, LimitAnswer, Objective
-from orchestrator.schemas.explained import ExplanationAnswer, Unexplained, WhyNotPart
+from orchestrator.schemas.explained import ExplanationAnswer, Unexplained, WhyNotPart, WidenPart
 
 
 class RankedAnswer(Costs):
@@ -110,6 +110,7 @@ class SearchAnswer(Costs):
         padding: what larger sizes are worth, where the sizes have awkward factors.
         explain: what holds the optimum up, where that was asked for.
         why_not: what keeps a mapping of one's own from the optimum, likewise.
+        widen: what each rule of the map space costs, likewise.
         nest: the loop nest as text; of the tool `search`.
         certificate: what `verify` proves again, null where nothing is proven; likewise.
     """
@@ -161,6 +162,7 @@ class SearchAnswer(Costs):
     padding: NotRequired[PaddingAnswer]
     explain: NotRequired[ExplanationAnswer | Unexplained]
     why_not: NotRequired[WhyNotPart]
+    widen: NotRequired[WidenPart]
     nest: NotRequired[str]
     certificate: NotRequired[dict[str, Any] | None]
 

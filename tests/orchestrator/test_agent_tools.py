@@ -79,6 +79,8 @@ def test_the_tools_say_what_the_functions_say() -> None:
     assert call("diff", first=OWN, second=found["record"])["decisions"]
     why = call("why_not", record=OWN, workload=SMALL, seconds=20)["why_not"]
     assert why["above"] == pytest.approx(ms.why_not(ms.search(SMALL), OWN).above)
+    wide = call("widen", workload=SMALL, seconds=20)
+    assert wide == ms.widen(ms.search(SMALL), seconds=20).to_dict()
     assert call("pareto", workload=SMALL)["front"] == ms.pareto(SMALL).to_dict()["front"]
     assert "eyeriss" in call("list_presets", kind="accelerators")["accelerators"]
 

@@ -117,6 +117,7 @@ CASES = [
     ("search", f"search {GEMM} " + KEEP),
     ("search", f"search {GEMM} --searcher random --iterations 50 --objective latency"),
     ("search", f"search {GEMM} --why-not {{folder}}/own.json"),
+    ("search", f"search {GEMM} --widen --seconds 20"),
     ("search", f"search {OTHER} --pad"),
     ("search", "search gemm:M=8,N=8,K=37"),
     ("search-problems", "search --problems {folder}/problems.jsonl"),
