@@ -24,6 +24,7 @@ from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
 from mapspace.bounded_reading import LARGEST_FILE, read_bytes
 from mapspace.errors import ContractError, DataError
+from mapspace.parquet_parts import Parts
 from mapspace.storage import Place, place, write_atomically
 from mapspace.strict_yaml import StrictModel
 from surrogate.applicability import Structure
@@ -333,12 +334,9 @@ class Dataset:
         content = _content(self.folder, entry, check=position not in self._checked)
         self._checked.add(position)
         try:
-            # In no thread of Arrow's: one that lets go of Python's bytes while the interpreter ends
-            # aborts the process (apache/arrow#34314).
-            file = pq.ParquetFile(pa.BufferReader(content))
-            table = file.read(columns=list(names), use_threads=False)
+            table = Parts(pa.BufferReader(content)).read(names)
             columns = [table.column(name).to_numpy() for name in names]
-        except (OSError, KeyError, pa.ArrowException) as error:
+        except (OSError, KeyError, ValueError) as error:
             raise _damaged(self.folder / entry.file, str(error).splitlines()[0]) from error
         return np.stack(columns, axis=1, dtype=np.float32)
 

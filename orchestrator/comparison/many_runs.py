@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mapspace.arrow_columns import numbers, repeated
 from mapspace.errors import DataError
+from mapspace.parquet_parts import Parts
 from mapspace.storage import Place, opened, remove_unfinished, whole_upload
 from orchestrator.comparison.results import TIMED, Column, PairedRuns, Run
 
@@ -221,17 +222,14 @@ class _Parts:
     """
 
     def __init__(self, path: Place, *schemas: Any) -> None:
-        import pyarrow.parquet as pq
-
         self._path = path
         try:
-            self._file = pq.ParquetFile(opened(path))
-            found = self._file.schema_arrow
+            self._file = Parts(opened(path))
         except FileNotFoundError as error:
             raise DataError(f"{path}: there is no such file; run the benchmark first.") from error
         except (OSError, ValueError) as error:
             raise self.damaged(str(error).splitlines()[0]) from error
-        if not any(found.equals(schema) for schema in schemas):
+        if not any(self._file.schema.equals(schema) for schema in schemas):
             raise self.damaged("expected other columns")
         metadata = self._file.metadata
         self.count = metadata.num_row_groups
@@ -239,13 +237,12 @@ class _Parts:
 
     def has(self, name: str) -> bool:
         """Whether there is a column."""
-        return name in self._file.schema_arrow.names
+        return name in self._file.schema.names
 
     def read(self, part: int, columns: list[str] | None) -> Any:
         """Columns of a part."""
         try:
-            # In no thread of Arrow's, as for smaller files.
-            table = self._file.read_row_group(part, columns, use_threads=False)
+            table = self._file.read(columns, part)
         except (OSError, ValueError) as error:
             raise self.damaged(str(error).splitlines()[0]) from error
         for name in table.column_names:

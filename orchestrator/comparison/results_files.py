@@ -13,6 +13,7 @@ import numpy as np
 
 from mapspace.bounded_reading import parse_json, read_bytes
 from mapspace.errors import DataError
+from mapspace.parquet_parts import Parts
 from mapspace.storage import Place, place, write_atomically
 from mapspace.strict_yaml import validate
 from orchestrator.comparison.many_runs import (
@@ -141,11 +142,10 @@ def _curves(path: Place, rows: int) -> tuple[IntArray, FloatArray, FloatArray, I
         DataError: the file is missing or damaged, or has a value that no search can have.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     types = {"evaluation": pa.int64(), "seconds": pa.float64(), "best_loss": pa.float64()}
     try:
-        file = pq.ParquetFile(pa.BufferReader(_content(path)))
+        file = Parts(pa.BufferReader(_content(path)))
         # Looked at first: so many rows are read as the file claims, however small it is.
         if file.metadata.num_rows != rows:
             raise DataError(
@@ -153,11 +153,9 @@ def _curves(path: Place, rows: int) -> tuple[IntArray, FloatArray, FloatArray, I
                 f"found {file.metadata.num_rows:,}."
             )
         # Curves from before there were counted queries have none.
-        if "counted" in file.schema_arrow.names:
+        if "counted" in file.schema.names:
             types["counted"] = pa.int64()
-        # In no thread of Arrow's: one that lets go of Python's bytes while the interpreter ends
-        # aborts the process (apache/arrow#34314).
-        table = file.read(columns=list(types), use_threads=False)
+        table = file.read([*types])
         columns = {name: _column(table, name, kind) for name, kind in types.items()}
     except (ValueError, KeyError, OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]

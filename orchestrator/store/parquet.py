@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mapspace.arrow_columns import column
-from mapspace.bounded_reading import LARGEST_BINARY, LARGEST_FILE
+from mapspace.bounded_reading import LARGEST_FILE
 from mapspace.errors import DataError
+from mapspace.parquet_parts import Parts
 from mapspace.storage import has_gone, opened
 from orchestrator.store.rows import COLUMNS, Row, checked_row, content_id
 
@@ -142,33 +143,33 @@ def row_groups(
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     place_of_questions = COLUMNS.index("question") + 1
     try:
         with opened(file) as source:
             check_description(file, source)
-            parquet = pq.ParquetFile(source, page_checksum_verification=True)
-            if parquet.schema_arrow.names != schema().names:
+            parquet = Parts(source, checksums=True)
+            if parquet.schema.names != schema().names:
                 raise DataError(f"{file}: expected the columns of a store, found other ones.")
-            for part in range(parquet.num_row_groups):
-                if parquet.metadata.row_group(part).total_byte_size > LARGEST_BINARY:
-                    raise DataError(f"{file}: expected at most {LARGEST_BINARY:,} bytes in a part.")
+            for part in range(parquet.metadata.num_row_groups):
+                group = parquet.metadata.row_group(part)
+                if group.num_rows > ROW_GROUP:
+                    raise DataError(f"{file}: expected at most {ROW_GROUP:,} rows in a part.")
                 if questions is not None:
-                    bounds = parquet.metadata.row_group(part).column(place_of_questions).statistics
+                    bounds = group.column(place_of_questions).statistics
                     place = bisect_left(questions, bounds.min)
                     if place == len(questions) or questions[place] > bounds.max:
                         continue
                     asked = column(questions, pa.string())
-                    column_of = parquet.read_row_group(part, ["question"], use_threads=False)
+                    column_of = parquet.read(["question"], part)
                     if not pc.any(pc.is_in(column_of["question"], value_set=asked)).as_py():
                         continue
                 if equal is not None:
                     # What makes the answers again is much the most.
-                    few = parquet.read_row_group(part, [*equal], use_threads=False)
+                    few = parquet.read([*equal], part)
                     if not pc.any(_have(few, equal)).as_py():
                         continue
-                yield parquet.read_row_group(part, use_threads=False).cast(schema())
+                yield parquet.read(part=part).cast(schema())
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:

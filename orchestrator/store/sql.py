@@ -134,6 +134,8 @@ class Database:
         import duckdb
 
         self._database = database = duckdb.connect(":memory:")
+        database.execute(f"SET memory_limit = '{MOST_MEMORY}'")
+        database.execute("SET temp_directory = ''")
         removed = self._store.removed()
         single = list(self._single())
         paths = [p for p in self._store.listed(ROWS, ".parquet") if p not in self._left_out]
@@ -171,8 +173,6 @@ class Database:
             database.execute(
                 f"CREATE VIEW {name} AS SELECT * FROM every_row WHERE ({which}) AND {gone}{once}"
             )
-        database.execute(f"SET memory_limit = '{MOST_MEMORY}'")
-        database.execute("SET temp_directory = ''")
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
 

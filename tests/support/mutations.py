@@ -232,9 +232,9 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "only the ranks of the colours are read, and one of them comes before its equals",
     ),
     Unseen(
-        "orchestrator/comparison/results_files.py", "_curves",
-        "file.read(columns=list(types), use_threads=False)",
-        "file.read(columns=list(types), use_threads=True)",
+        "mapspace/parquet_parts.py", "read",
+        "self._file.read_row_groups(list(parts), chosen, use_threads=False)",
+        "self._file.read_row_groups(list(parts), chosen, use_threads=True)",
         "the same table; threads only crash while an interpreter ends (apache/arrow#34314)",
     ),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from mapspace import parquet_parts
 from mapspace.errors import ConfigError, DataError
 from mapspace.storage import RemotePath
 from orchestrator.store import compaction, folder, parquet
@@ -218,6 +219,23 @@ def test_a_parquet_file_whose_end_is_damaged_is_named(tmp_path: Path, flipped: i
     file.write_bytes(whole)
     file.rename(file.with_name(f"{'a' * 32}.parquet"))
     assert numbers(Quiet(tmp_path)) == [0]
+
+
+def test_a_small_parquet_file_that_stands_for_much_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is equal is written once: such a file is named before its rows are written out."""
+    store = Quiet(tmp_path)
+    store.add([row_of(0)])
+    monkeypatch.setattr(parquet_parts, "LARGEST_BINARY", 4 << 20)
+    for rows, letters, said in ((1001, 1, "1,000 rows"), (900, 5000, "4,194,304 bytes")):
+        monkeypatch.setattr(parquet, "ROW_GROUP", 10_000)
+        content = parquet_bytes([row_of(1, payload="x" * letters)] * rows)
+        monkeypatch.setattr(parquet, "ROW_GROUP", 1000)
+        assert len(content) < 50_000
+        store.write_parquet(content)
+        assert numbers(store) == [0]
+        assert f"expected at most {said} in a part" in store.lines[-1]
 
 
 def test_many_small_parquet_files_are_brought_together_unasked(
