@@ -81,7 +81,7 @@ def ratios(found: Sequence[Results], options: Options) -> Table:
         told = [own.ratio(label, over) for own in cut]
         rows.append((_named(results, label), *(_ratio(one, sure) for one in told)))
     header = (
-        f"{results.objective_name} over that of {over}",
+        f"{results.objective_name} over that of {_named(results, over)}",
         *([f"after {count:,} queries" for count in counts] or [f"after {budget(results)}"]),
     )
     return Table("ratios", "", header, (LEFT, *[RIGHT] * len(cut)), rows)

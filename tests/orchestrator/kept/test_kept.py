@@ -270,6 +270,11 @@ def test_one_seed_has_no_interval(kept: Path) -> None:
     text = filled("<!-- table: ratios kept over=random -->\n<!-- end -->", kept / "p.md")
     cells = {row[0]: row[1] for row in rows(text)}
     assert cells["genetic, 1 seed"] == "1.188"
+    assert "`mapspace benchmark smoke`, 2 seeds where a row says no other number:" in text
+    over = filled("<!-- table: ratios kept over=genetic -->\n<!-- end -->", kept / "p.md")
+    assert rows(over)[0][0] == "EDP over that of genetic, 1 seed"
+    means = filled("<!-- table: means kept -->\n<!-- end -->", kept / "p.md")
+    assert "`mapspace benchmark smoke`, 2 seeds (genetic: 1):" in means
     assert re.fullmatch(r"1\.100 \(1\.0\d+ to 1\.1\d+\)", cells["annealing"])
 
 
