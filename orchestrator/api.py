@@ -463,7 +463,7 @@ def benchmark(
 
 @checked
 def evaluate(
-    records: str | Path | Place | Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    records: SearchResult | str | Path | Place | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     model: str = "loopnest",
     *,
     link_transfers: bool = False,
@@ -474,8 +474,8 @@ def evaluate(
     """Scores mapping records.
 
     Args:
-        records: a mapping record or several, or a file of them or its URI: JSON lines, plain or
-            `.gz`.
+        records: a mapping record or several, a result whose mapping is scored, or a file of
+            records or its URI: JSON lines, plain or `.gz`.
         model: a cost model's name, see `mapspace list models`.
         link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
             it unless told otherwise; of `loopnest`.
@@ -503,6 +503,8 @@ def evaluate(
     if isinstance(records, str | Path | RemotePath):
         with local_file(place(records), there=True) as file:
             return [record for chunk in scored(model, file, **options) for record in chunk]
+    if isinstance(records, SearchResult):
+        records = records.record
     listed = [records] if isinstance(records, Mapping) else list(records)
     for record in listed:  # what an iterator gives is seen here only
         check("records", record, Mapping[str, Any])

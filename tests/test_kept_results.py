@@ -168,5 +168,5 @@ def test_other_tables_of_searchers_are_known() -> None:
 
 def test_no_page_rests_on_a_script_that_holds_methods_against_each_other() -> None:
     named = {name for page in PAGES for name in re.findall(r"\bbench_[a-z_]+", page.read_text())}
-    assert named == TIMING
+    assert named <= TIMING
     assert all((ROOT / "tests" / "benchmarks" / f"{name}.py").is_file() for name in named)

@@ -92,6 +92,8 @@ class Constraint(StrictModel):
         entry: dict[str, Any] = dict(value)
         if "name" in entry and "target" not in entry:
             entry["target"] = entry.pop("name")
+        if "level" in entry and "target" not in entry:
+            raise ValueError("level: unknown key; the level's name stands under target.")
         attributes = entry.get("attributes")
         if isinstance(attributes, Mapping):
             del entry["attributes"]

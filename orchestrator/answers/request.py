@@ -112,6 +112,10 @@ class Request:
         for name, given, least in (("workers", self.workers, 1), ("threads", self.threads, 0)):
             if given is not None and given < least:
                 wrong.append(ArgumentError(name, f": expected at least {least}, got {given}."))
+        if not 0 <= self.gap <= 1:
+            meant = f"; did you mean {self.gap / 100:g}?" if 1 < self.gap <= 100 else "."
+            why = f": expected a share of the optimum, 0 to 1, got {self.gap:g}{meant}"
+            wrong.append(ArgumentError("gap", why))
         for name, given in (("seed", self.seed), ("iterations", self.iterations)):
             if given is not None and given >= MOST:
                 wrong.append(ArgumentError(name, f": expected less than 2^63, got {given:.3g}."))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
 from mapspace.arguments import checked, wrong_type
@@ -86,7 +88,7 @@ def from_torch(
         program = module
     elif isinstance(module, torch.nn.Module):
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _unlogged("torch._subclasses.fake_tensor"):
                 # Of recurrent modules it warns of weights that it lays out anew.
                 warnings.filterwarnings("ignore", "The tensor attributes", UserWarning)
                 program = torch.export.export(module, tuple(example_inputs), dict(keywords or {}))
@@ -102,6 +104,18 @@ def from_torch(
     if not skip_unknown:
         refuse_unknown(found, "skip_unknown=True")
     return found
+
+
+@contextmanager
+def _unlogged(name: str) -> Iterator[None]:
+    """Keeps a library's traceback of an error off the screen, which is raised as well."""
+    logger = logging.getLogger(name)
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 class _Fixed(NamedTuple):

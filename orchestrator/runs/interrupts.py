@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,8 @@ def command_process() -> Iterator[Callable[[], None]]:
         if status != 128 + signal.SIGINT:
             # What an interruption has become on its way through libraries, such as a closed pipe.
             print(SAID, file=sys.stderr)
-        raise SystemExit(128 + process.signal) from None
+        process.status = 128 + process.signal
+        raise SystemExit(process.status) from None
 
 
 class _CommandProcess:
@@ -81,10 +82,12 @@ class _CommandProcess:
 
     Attributes:
         signal: the one that was raised as an interruption; None: none yet.
+        status: with which an interruption ends the process; None: it is not ended by one.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.status: int | None = None
         self._process = os.getpid()
         self._imported = False
         self._over_at: float | None = None
@@ -110,10 +113,19 @@ class _CommandProcess:
     def _gone(self) -> None:
         """What Python itself takes down then is not ended by a signal, with a status of its own.
 
-        Python gives up the handlers first of all, but what is ignored stays ignored.
+        Python gives up the handlers first of all, but what is ignored stays ignored. After an
+        interruption libraries may be at work still, in threads that nobody has stopped: Python
+        would take down under them what they use, and they end the process by a fault of memory.
+        This was registered before anything else, so all others have cleaned up by now.
         """
-        if os.getpid() == self._process:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if os.getpid() != self._process:
+            return
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self.status is not None:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(self.status)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a fork of it, whose work nobody waits for

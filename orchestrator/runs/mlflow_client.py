@@ -55,7 +55,8 @@ SHOWN_AT = "http://127.0.0.1:5000"
 
 
 # Its modules import each other, and what brings a database to MLflow's layout keeps what it does in
-# its module: of two threads that begin at once, one finds half of either.
+# its module: of two threads that begin at once, one finds half of either. Both would make the
+# experiment that is not there yet, too, and a run in it.
 _beginning = threading.RLock()
 
 
@@ -218,17 +219,24 @@ def metric_name(text: str) -> str:
 
 def experiment_id(client: Any, name: str, folder: Path, tracking_uri: str) -> str:
     """The MLflow experiment of a name, made if there is none; artifacts lie in the run folder."""
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        if KIND_TAG not in found.tags:
-            client.set_experiment_tag(found.experiment_id, KIND_TAG, CLASSICAL)
-        return str(found.experiment_id)
     # A local store would put artifacts under the working directory, wherever that happens to be.
     location = None
     if tracking_uri.startswith("sqlite:"):
         location = (folder / ARTIFACTS_FOLDER).resolve().as_uri()
-    tags = {KIND_TAG: CLASSICAL}
-    return str(client.create_experiment(name, artifact_location=location, tags=tags))
+    with _beginning:
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                tags = {KIND_TAG: CLASSICAL}
+                return str(client.create_experiment(name, artifact_location=location, tags=tags))
+            except _failures():
+                # Another process made it just now.
+                found = client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+    if KIND_TAG not in found.tags:
+        client.set_experiment_tag(found.experiment_id, KIND_TAG, CLASSICAL)
+    return str(found.experiment_id)
 
 
 def remembered_run(
@@ -253,33 +261,34 @@ def remembered_run(
     Returns:
         The run's id.
     """
-    path = folder / TRACKING_FILE
-    stored = _stored_uri(tracking_uri, folder)
-    known = _known(folder)
-    if (
-        known is None
-        or known.key is None
-        or (known.tracking_uri, known.content) != (stored, content)
-    ):
-        known = Remembered(tracking_uri=stored, content=content, key=uuid.uuid4().hex)
-        _remember(path, known)
-    elif known.parent is not None and stored in (OWN_STORE, SHARED_STORE):
-        store = folder if stored == OWN_STORE else folder.parent
-        _follow(store / DATABASE_FILE, folder, known.parent)
-    query = f"tags.`{KEY_TAG}` = '{known.key}'"
-    order = ["attributes.start_time ASC"]
-    if not client.search_runs([experiment], query, order_by=order):
-        client.create_run(
-            experiment, run_name=folder.resolve().name, tags={**tags, KEY_TAG: known.key}
-        )
-    # More than one where the store made a run but its answer did not arrive.
-    first, *others = client.search_runs([experiment], query, order_by=order)
-    for run in others:
-        client.delete_run(run.info.run_id)
-    parent = str(first.info.run_id)
-    if known.parent != parent:
-        _remember(path, known.model_copy(update={"parent": parent}))
-    return parent
+    with _beginning:
+        path = folder / TRACKING_FILE
+        stored = _stored_uri(tracking_uri, folder)
+        known = _known(folder)
+        if (
+            known is None
+            or known.key is None
+            or (known.tracking_uri, known.content) != (stored, content)
+        ):
+            known = Remembered(tracking_uri=stored, content=content, key=uuid.uuid4().hex)
+            _remember(path, known)
+        elif known.parent is not None and stored in (OWN_STORE, SHARED_STORE):
+            store = folder if stored == OWN_STORE else folder.parent
+            _follow(store / DATABASE_FILE, folder, known.parent)
+        query = f"tags.`{KEY_TAG}` = '{known.key}'"
+        order = ["attributes.start_time ASC"]
+        if not client.search_runs([experiment], query, order_by=order):
+            client.create_run(
+                experiment, run_name=folder.resolve().name, tags={**tags, KEY_TAG: known.key}
+            )
+        # More than one where the store made a run but its answer did not arrive.
+        first, *others = client.search_runs([experiment], query, order_by=order)
+        for run in others:
+            client.delete_run(run.info.run_id)
+        parent = str(first.info.run_id)
+        if known.parent != parent:
+            _remember(path, known.model_copy(update={"parent": parent}))
+        return parent
 
 
 def _known(folder: Path) -> Remembered | None:

@@ -55,7 +55,8 @@ def told_to_mlflow(
                     client = stack.enter_context(connected(tracking_uri))
                     experiment = experiment_id(client, name, folder, tracking_uri)
                     run = remembered_run(client, experiment, folder, tracking_uri, tags=dict(tags))
-                    client.update_run(run, status="RUNNING")
+                    if not over.is_set():  # what has ended is not running again
+                        client.update_run(run, status="RUNNING")
                 told, ended = set[str](), over.is_set()
                 while True:
                     with at_work:

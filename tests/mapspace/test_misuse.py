@@ -247,8 +247,14 @@ def test_names_are_taken_wherever_objects_are() -> None:
     assert ms.TilingSpace(SMALL).size() > 0
     with pytest.raises(MapspaceError, match=r"Unknown workload 'nope'.*"):
         ms.MapSpace("nope", "mm256")
-    record = ms.search(SMALL).record
-    assert ms.evaluate(record) == ms.evaluate([record]) == ms.evaluate(iter([record]))
+    result = ms.search(SMALL)
+    record = result.record
+    assert (
+        ms.evaluate(result)
+        == ms.evaluate(record)
+        == ms.evaluate([record])
+        == ms.evaluate(iter([record]))
+    )
 
 
 def test_a_front_is_proven_again() -> None:

@@ -149,6 +149,7 @@ def test_files_are_what_the_command_writes(tmp_path: Path) -> None:
         ({"accelerator": "tpu"}, "Unknown accelerator 'tpu'"),
         ({"iterations": 0}, "at least 1 iteration, got 0"),
         ({"gap": -1.0}, "gap"),
+        ({"gap": 2.0}, "expected a share of the optimum, 0 to 1, got 2; did you mean 0.02?"),
         ({"top": 0}, "top"),
         ({"keep": {"L1": "A"}}, "mm256 keeps every tensor there"),
     ],

@@ -165,6 +165,10 @@ def test_what_is_allowed_is_what_some_order_and_split_make() -> None:
         ({"target": "L2", "type": "parallelism", "min": 1.0}, "expected the innermost level, L1"),
         ({"target": "L1", "type": "parallelism", "min": 2}, "constraints[0].min: expected"),
         (
+            {"level": "L2", "type": "temporal", "factors": "K=4"},
+            "level: unknown key; the level's name stands under target",
+        ),
+        (
             {"target": "L2", "type": "spatial", "attributes": {"split": 1}},
             "attributes.split: Timeloop does not read it there",
         ),

@@ -126,6 +126,8 @@ def test_what_a_level_holds_is_what_its_machine_lets_it_hold() -> None:
         ({"problem": {}}, "workload: problem says it as well; give one of them"),
         ({"workload": "gemm-51"}, "Unknown workload 'gemm-51'"),
         ({"accelerator": ..., "accelrator": "mm256"}, "accelrator: unknown key; did you mean acc"),
+        ({"mapping": ..., "densities": {"A": 0.5}}, "densities: sparse tensors are not modelled"),
+        ({"mapping": ..., "bitwidths": {"A": 4}}, "bitwidths: expected as bits of the tensors"),
         ({"mapping": ..., "maping": []}, "maping: unknown key; did you mean mapping"),
         ({"accelerator": "mm25"}, "Unknown accelerator 'mm25'"),
         ({"accelerator": "mindmappings"}, "mapping[L2].banks: expected 16 banks"),

@@ -113,6 +113,13 @@ def test_what_python_takes_down_is_not_interrupted(tmp_path: Path) -> None:
     assert of_a_command(tmp_path, body) == (0, "found\n", "")
 
 
+def test_threads_at_work_in_libraries_cannot_fault_after_an_interruption(tmp_path: Path) -> None:
+    # What they use is taken down under them, as this is.
+    late = "begin(); Freed.__del__ = lambda self, fault=ctypes.string_at: fault(0); kept = Freed()"
+    press = "try: press(); time.sleep(50)\nexcept KeyboardInterrupt: print('found'); sys.exit(130)"
+    assert of_a_command(tmp_path, f"{late}\n{press}") == (130, "found\n", "")
+
+
 def test_an_event_takes_it_first(tmp_path: Path) -> None:
     body = "begin()\nwith interruptible() as e: press(); print(e.is_set())\nsys.exit(0)"
     assert of_a_command(tmp_path, body) == (0, "True\n", "")

@@ -170,3 +170,41 @@ def test_stores_are_made_one_after_another(monkeypatch: pytest.MonkeyPatch) -> N
     for thread in threads:
         thread.join()
     assert most == 1
+
+
+def test_two_threads_that_begin_together_have_one_run(tmp_path: Path) -> None:
+    uri, runs = default_uri(tmp_path), list[str]()
+    store = client(uri)
+    together = threading.Barrier(2)
+
+    def begin() -> None:
+        together.wait()
+        experiment = mlflow_client.experiment_id(store, "x", tmp_path, uri)
+        runs.append(mlflow_client.remembered_run(store, experiment, tmp_path, uri, tags={}))
+
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs) == 2
+    assert len(set(runs)) == 1
+    assert store.get_run(runs[0]).info.lifecycle_stage == "active"
+
+
+def test_an_experiment_that_another_process_made_just_now(tmp_path: Path) -> None:
+    uri = default_uri(tmp_path)
+    store = client(uri)
+    made = mlflow_client.experiment_id(store, "x", tmp_path, uri)
+    looks = iter([None])
+
+    class Late:
+        """Finds it at the second look only."""
+
+        def get_experiment_by_name(self, name: str) -> Any:
+            return next(looks, store.get_experiment_by_name(name))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    assert mlflow_client.experiment_id(Late(), "x", tmp_path, uri) == made
