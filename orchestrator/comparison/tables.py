@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -226,10 +226,11 @@ def reason_text(bounds: Bounds) -> str:
     return bounds.note.rstrip(".") or "no proof was tried"
 
 
-def seeds_text(results: Results) -> str:
-    """How many seeds the methods have, those apart that have another number."""
+def seeds_text(results: Results, labels: Sequence[str] | None = None) -> str:
+    """How many seeds the methods have, or some of them, those apart that have another number."""
     shared = len(results.experiment["seeds"])
-    counts = {label: len(np.unique(results.column("seed", label))) for label in results.searchers}
+    labels = [label for label in results.searchers if labels is None or label in labels]
+    counts = {label: len(np.unique(results.column("seed", label))) for label in labels}
     others = ", ".join(f"{label}: {n}" for label, n in counts.items() if n != shared)
     return f"{shared} seeds" + (f" ({others})" if others else "")
 

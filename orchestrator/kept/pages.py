@@ -108,7 +108,9 @@ def _table(words: str, page: Path, said: set[str]) -> str:
         raise ConfigError(f"table {view}: expected {expected}, got {unknown[0]!r}.")
     if view in TABLES:
         found = [_read(folder) for folder in folders]
-        table, made = TABLES[view](found, options), origins(found, by_row=view != "means")
+        labels = options["methods"].split("|") if "methods" in options else None
+        table = TABLES[view](found, options)
+        made = origins(found, labels, by_row=view != "means")
     else:
         table, made = (rows if view == "rows" else card)(folders, options)
     if made in said:

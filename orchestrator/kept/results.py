@@ -117,21 +117,25 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def origins(found: Sequence[Results], *, by_row: bool = False) -> str:
+def origins(
+    found: Sequence[Results], labels: Sequence[str] | None = None, *, by_row: bool = False
+) -> str:
     """Where results come from: commands and seeds, then by what commit, when, on what and clock.
 
     Args:
         found: the results of a table.
+        labels: the methods that it has; None: all.
         by_row: whether its rows say themselves where a method has another number of seeds.
     """
     by: dict[str, list[str]] = {}
     for results in found:
         own = by.setdefault(_made_by(results), [])
-        own += [searched for searched in [_searched(results, by_row)] if searched not in own]
+        searched = _searched(results, labels, by_row)
+        own += [searched] if searched not in own else []
     return " ".join(f"{'; '.join(searched)}: {made}." for made, searched in by.items())
 
 
-def _searched(results: Results, by_row: bool) -> str:
+def _searched(results: Results, labels: Sequence[str] | None, by_row: bool) -> str:
     # Seeds are said of every method anyway.
     changes = "; ".join(
         change
@@ -139,7 +143,7 @@ def _searched(results: Results, by_row: bool) -> str:
         if not re.search(r"\bseeds \S+$", change)
     )
     name = f"`mapspace benchmark {results.experiment['name']}`"
-    seeds = seeds_text(results)
+    seeds = seeds_text(results, labels)
     if by_row and "(" in seeds:
         seeds = f"{seeds.split(' (')[0]} where a row says no other number"
     return f"{name}{f' ({changes})' if changes else ''}, {seeds}"

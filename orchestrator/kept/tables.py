@@ -160,7 +160,8 @@ def card(files: Sequence[Path], options: Options) -> tuple[Table, str]:
     for key, (name, shown) in _CARD_FIGURES.items():
         if any(key in column for column in columns.values()):
             told = (column.get(key) for column in columns.values())
-            rows.append((name, *("" if value is None else shown.format(value) for value in told)))
+            texts = ("" if value is None else shown.format(value) for value in told)
+            rows.append((name, *(text.replace("%", " %") for text in texts)))
     names = ", ".join(f"`surrogate/weights/{file.name}`" for file in files)
     formats = (LEFT, *[RIGHT] * len(columns))
     return Table("card", "", ("", *columns), formats, rows), f"{names}, beside the weights."

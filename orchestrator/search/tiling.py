@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 OBJECTIVE: Objective = "latency"
 MEASURING_SEARCHER, MODELLING_SEARCHER = "multi-fidelity", "na2c"
-"""The least above the best of measured products (docs/results/few-evaluations.md), and of modelled
-ones (docs/results/gemm-tiling.md), where the model itself is no teacher."""
+"""For products that are measured, and for modelled ones (docs/results/gemm-tiling.md), where the
+model itself is no teacher."""
 MEASURING_SECONDS, MODELLING_SECONDS = 60.0, 2.0
 # Products timed for NumPy's own time.
 NUMPY_REPEATS = 10

@@ -275,6 +275,8 @@ def test_one_seed_has_no_interval(kept: Path) -> None:
     assert rows(over)[0][0] == "EDP over that of genetic, 1 seed"
     means = filled("<!-- table: means kept -->\n<!-- end -->", kept / "p.md")
     assert "`mapspace benchmark smoke`, 2 seeds (genetic: 1):" in means
+    others = "<!-- table: means kept methods=random|annealing -->\n<!-- end -->"
+    assert "`mapspace benchmark smoke`, 2 seeds: mapspace" in filled(others, kept / "p.md")
     assert re.fullmatch(r"1\.100 \(1\.0\d+ to 1\.1\d+\)", cells["annealing"])
 
 
