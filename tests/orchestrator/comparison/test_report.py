@@ -57,7 +57,7 @@ def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
     titles = [[figure.title for figure in section.figures] for section in document.sections]
     assert ["When each method pays" in some for some in titles] == [True, False, False]
     text = path.read_text()
-    assert text.count("<img ") == 7
+    assert text.count("<img ") == 9
     # Iterations first, as in the paper.
     assert text.index("t-iso-iter</h2>") < text.index("t-iso-time</h2>")
     figures = sorted(file.name for file in (tmp_path / "figures").iterdir())
@@ -67,7 +67,7 @@ def test_one_page_for_several_benchmarks(tmp_path: Path) -> None:
             *(
                 f"{name}-{kind}.png"
                 for name in ("t-iso-iter", "t-iso-time")
-                for kind in ("final", "iterations", "time")
+                for kind in ("final", "iterations", "reached", "time")
             ),
         ]
     )
