@@ -319,13 +319,24 @@ _PATTERNS = {
 
 _MOST_SAID = 8
 
+Location = tuple[int | str, ...]
+"""Where something is wrong, as pydantic says it."""
+
 
 def _explain(model_class: type[BaseModel], data: object, error: ValidationError) -> str:
     """All that is wrong, unknown keys first, each once."""
     problems = _apart(data, error.errors(include_url=False))
-    texts = list(dict.fromkeys(_said(model_class, data, one, problems) for one in problems))
-    more = len(texts) - _MOST_SAID
-    return " ".join([*texts[:_MOST_SAID], *([f"And {more} more."] if more > 0 else [])])
+    # Missing keys of one value are one text. There may be a hundred thousand of them.
+    beside: dict[Location, list[ErrorDetails]] = {}
+    apart: dict[tuple[bool, Location], ErrorDetails] = {}
+    for one in problems:
+        beside.setdefault(one["loc"][:-1], []).append(one)
+        missing = one["type"] == "missing"
+        apart.setdefault((missing, one["loc"][:-1] if missing else one["loc"]), one)
+    told = list(apart.values())[:_MOST_SAID]
+    texts = dict.fromkeys(_said(model_class, data, one, beside[one["loc"][:-1]]) for one in told)
+    more = len(apart) - len(told)
+    return " ".join([*texts, *([f"And {more} more."] if more > 0 else [])])
 
 
 def _apart(data: object, problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -335,8 +346,9 @@ def _apart(data: object, problems: Sequence[ErrorDetails]) -> list[ErrorDetails]
     """
     found = sorted(problems, key=lambda one: one["type"] != "extra_forbidden")
     slips = {one["loc"][:-1] for one in found if one["type"] == "extra_forbidden"}
-    forms: dict[tuple[int | str, ...], int | str] = {}
+    forms: dict[Location, int | str] = {}
     said: set[str] = set()
+    around: set[str] = set()
     apart = []
     for one in found:
         location, missing = one["loc"], one["type"] == "missing"
@@ -347,22 +359,16 @@ def _apart(data: object, problems: Sequence[ErrorDetails]) -> list[ErrorDetails]
             continue
         # A key of a value that is wrong as a whole, or more of the same value.
         path = _path(data, location)
-        if not missing and any(
-            _is_within(path, other) or _is_within(other, path) for other in said
-        ):
+        enclosing = [path[:end] for end, letter in enumerate(path) if letter in ".["]
+        if not missing and (path in said or path in around or not said.isdisjoint(enclosing)):
             continue
         said.add(path)
+        around.update(enclosing)
         apart.append(one)
     return apart
 
 
-def _is_within(path: str, other: str) -> bool:
-    return path == other or path.startswith((f"{other}.", f"{other}["))
-
-
-def _branches(
-    data: object, location: tuple[int | str, ...]
-) -> Iterator[tuple[tuple[int | str, ...], int | str]]:
+def _branches(data: object, location: Location) -> Iterator[tuple[Location, int | str]]:
     """Where a location goes on with what pydantic calls one of several forms of a value."""
     for depth, part in enumerate(location):
         if isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str):
@@ -374,26 +380,21 @@ def _branches(
 
 
 def _said(
-    model_class: type[BaseModel], data: object, one: ErrorDetails, problems: list[ErrorDetails]
+    model_class: type[BaseModel], data: object, one: ErrorDetails, beside: list[ErrorDetails]
 ) -> str:
-    """What is wrong at one place."""
+    """What is wrong at one place, beside what is wrong with other keys of the same value."""
     location = one["loc"]
     if one["type"] == "extra_forbidden":
         known = _keys_at(model_class, location[:-1])
         text = f"{_path(data, location)}: unknown key{meant(str(location[-1]), known)}"
-        first = next(problem for problem in problems if problem["loc"][:-1] == location[:-1])
-        return f"{text} Known keys: {', '.join(known)}." if one is first else text
+        return f"{text} Known keys: {', '.join(known)}." if one is beside[0] else text
     if one["type"] == "missing":
-        beside = [
-            str(problem["loc"][-1])
-            for problem in problems
-            if problem["type"] == "missing" and problem["loc"][:-1] == location[:-1]
-        ]
+        names = [str(problem["loc"][-1]) for problem in beside if problem["type"] == "missing"]
         parent = _path(data, location[:-1], there=True)
         known = _keys_at(model_class, location[:-1])
         return (
             f"{parent}: " if parent else ""
-        ) + f"missing {', '.join(beside)}. Known keys: {', '.join(known)}."
+        ) + f"missing {', '.join(names)}. Known keys: {', '.join(known)}."
     path, sentence = _path(data, location), _sentence(one)
     # What a model says of one of its keys goes on with the key's path.
     own = sentence.partition(": ")[0] in _keys_at(model_class, location)

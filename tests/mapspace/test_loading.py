@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -140,6 +141,32 @@ def test_missing_keys_of_one_mapping_come_together() -> None:
 
     with pytest.raises(ConfigError, match=r"^f: missing rows, columns\. Known keys: rows, columns"):
         validate(Sizes, {}, "f")
+
+
+def test_thousands_of_slips_are_said_at_once() -> None:
+    """The first eight, in order, and how many more: not in the square of their number."""
+
+    class Pair(StrictModel):
+        left: int
+        right: int
+
+    class Pairs(StrictModel):
+        pairs: list[Pair]
+
+    began = time.process_time()
+    keys: dict[str, Any] = {f"k{number}": 1 for number in range(5_000)}
+    with pytest.raises(ConfigError) as caught:
+        validate(Pairs, {"pairs": [], **keys}, "f")
+    others = " ".join(f"k{number}: unknown key." for number in range(1, 8))
+    assert str(caught.value) == f"f: k0: unknown key. Known keys: pairs. {others} And 4992 more."
+    holes = [{"right": 1}, *({} for _ in range(4_998)), {"left": 1, "right": "x"}]
+    with pytest.raises(ConfigError) as caught:
+        validate(Pairs, {"pairs": holes}, "f")
+    said = [f"pairs[{number}]: missing left, right. Known" for number in range(1, 8)]
+    assert str(caught.value).startswith("f: pairs[0]: missing left. Known keys: left, right. ")
+    assert all(text in str(caught.value) for text in said)
+    assert str(caught.value).endswith(" And 4992 more.")
+    assert time.process_time() - began < 10
 
 
 def test_a_named_entry_goes_by_its_name() -> None:
