@@ -42,7 +42,7 @@ def test_a_page_shows_what_its_commands_print(
     text = page.read_text()
     for _, content in BLOCK.findall(text):
         if named := FILE.match(content):
-            Path(named[1]).write_text(content)
+            Path(named[1]).write_text(content[named.end() :])
     for commands, shown in sessions(text, whole=page.name in WHOLE):
         printed = ""
         for line in commands.replace("\\\n", "").splitlines():
