@@ -106,7 +106,10 @@ def test_facts_of_searchers() -> None:
     """What else is decided by them: a search that reads the machine is no black box."""
     classes = {name: searcher_class(name) for name in NAMES}
     knowing = {name for name, cls in classes.items() if not cls.BLACK_BOX}
-    assert knowing == {"exact", "marvel", "model-guided", "multi-fidelity", "structured"}
+    assert knowing == {
+        "exact", "factorflow", "loma", "marvel", "model-guided", "multi-fidelity", "salsa",
+        "structured",
+    }  # fmt: skip
     assert {name for name, cls in classes.items() if cls.SLOW} == {"ddpg", "ppo"}
     assert {name for name, cls in classes.items() if cls.EXHAUSTIBLE} == {"exact", "marvel"}
     libraries = {n: cls.LIBRARY.module for n, cls in classes.items() if cls.LIBRARY is not None}
