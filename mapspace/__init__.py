@@ -56,14 +56,14 @@ if TYPE_CHECKING:
         search_network,
         sweep,
         verify,
+        widen,
     )
     from orchestrator.comparison.benchmark_result import BenchmarkResult
     from orchestrator.design.results import DesignResults
     from orchestrator.explain.comparison import ComparedMappings
-    from orchestrator.explain.functions import diff, explain_mapping, why_not, widen
+    from orchestrator.explain.functions import diff, explain_mapping, why_not
     from orchestrator.explain.record_explanation import ExplainedMapping
     from orchestrator.explain.why_not import WhyNot
-    from orchestrator.explain.widening import Widened
     from orchestrator.imports.from_onnx import from_onnx
     from orchestrator.imports.from_torch import from_torch
     from orchestrator.imports.imported import ImportedNetwork
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from orchestrator.proofs.certificates import Verification
     from orchestrator.proofs.pareto import Front
     from orchestrator.records.found_mapping import MappingCosts
+    from orchestrator.search.widening import Widened
     from orchestrator.sweep.results import SweepResults
     from searchers import SEARCHERS, Evaluator, TrialResult, make
 
@@ -146,14 +147,14 @@ _PLACES = {
     "mapspace.errors": "ArgumentError ConfigError ContractError DataError MapspaceError",
     "mapspace.version": "__version__",
     "orchestrator.api": "benchmark continue_proof design evaluate explain pareto prove search "
-    "search_network sweep verify",
+    "search_network sweep verify widen",
     "orchestrator.comparison.benchmark_result": "BenchmarkResult",
     "orchestrator.design.results": "DesignResults",
     "orchestrator.explain.comparison": "ComparedMappings",
-    "orchestrator.explain.functions": "diff explain_mapping why_not widen",
+    "orchestrator.explain.functions": "diff explain_mapping why_not",
     "orchestrator.explain.record_explanation": "ExplainedMapping",
     "orchestrator.explain.why_not": "WhyNot",
-    "orchestrator.explain.widening": "Widened",
+    "orchestrator.search.widening": "Widened",
     "orchestrator.imports.from_onnx": "from_onnx",
     "orchestrator.imports.from_torch": "from_torch",
     "orchestrator.imports.imported": "ImportedNetwork",

@@ -143,7 +143,7 @@ def widen(
 ) -> WidenAnswer:
     """What each rule of the map space costs on a problem: the best mapping without it."""
     from orchestrator.api import search as run
-    from orchestrator.explain.functions import widen as widened
+    from orchestrator.api import widen as widened
 
     result = run(_content(workload), _content(accelerator), objective=objective, seconds=seconds)
     return widened(result, seconds=seconds).to_dict()

@@ -37,7 +37,7 @@ from orchestrator.proofs import pareto as fronts
 from orchestrator.runs.experiments import find_experiment
 from orchestrator.runs.kinds import TASKS
 from orchestrator.runs.locations import RUNS, local_file
-from orchestrator.search import continuing, explaining, one_workload
+from orchestrator.search import continuing, explaining, one_workload, widening
 from orchestrator.store.choice import StoreChoice, chosen
 
 if TYPE_CHECKING:
@@ -193,6 +193,29 @@ def explain(
         ConfigError: nothing is proven of the result, or a wrong time.
     """
     return explaining.explain_result(result, seconds=seconds, stream=_stream(progress))
+
+
+@checked
+def widen(
+    result: SearchResult,
+    *,
+    seconds: float = one_workload.PROOF_SECONDS,
+    progress: bool = False,
+    store: StoreChoice = None,
+) -> widening.Widened:
+    """Says what each rule that bounds the map space of a result costs: the best without it.
+
+    Args:
+        result: of `search` or `prove`.
+        seconds: the most that the searches may take together, s.
+        progress: whether progress is printed on standard error.
+        store: where answers are read and kept, as in `search`.
+
+    Raises:
+        ConfigError: no such store.
+    """
+    stream = _stream(progress)
+    return widening.widen(result, seconds=seconds, stream=stream, store=chosen(store))
 
 
 @overload

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes, Losses
 from searchers.base import MOVE_ATTEMPTS, Searcher

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from orchestrator.answers.request import Request
     from orchestrator.answers.results import SearchResult
     from orchestrator.explain.why_not import WhyNot
-    from orchestrator.explain.widening import Widened
+    from orchestrator.search.widening import Widened
 
 
 _OF_SIMULATOR = ("simulator", "events", "query_seconds")
@@ -436,8 +436,8 @@ def _further(
         widen: whether what each rule of the map space costs is asked.
     """
     from orchestrator.explain.why_not import explain_why_not
-    from orchestrator.explain.widening import widen as widened
     from orchestrator.search.one_workload import PROOF_SECONDS
+    from orchestrator.search.widening import widen as widened
 
     seconds = request.seconds or PROOF_SECONDS
     if own is not None and not result.interrupted:

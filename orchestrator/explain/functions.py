@@ -17,11 +17,8 @@ from orchestrator.explain.read_mapping import ReadMapping, read_file, read_mappi
 from orchestrator.explain.record_explanation import ExplainedMapping
 from orchestrator.explain.record_explanation import explain_mapping as explained
 from orchestrator.explain.why_not import WhyNot, explain_why_not
-from orchestrator.explain.widening import Widened
-from orchestrator.explain.widening import widen as widened
 from orchestrator.records.evaluate_records import numbered_record
 from orchestrator.runs.locations import local_file
-from orchestrator.store.choice import StoreChoice, chosen
 
 PROOF_SECONDS = 60.0
 
@@ -78,29 +75,6 @@ def why_not(
     """
     stream = sys.stderr if progress else io.StringIO()
     return explain_why_not(result, _record(source), seconds=seconds, stream=stream)
-
-
-@checked
-def widen(
-    result: SearchResult,
-    *,
-    seconds: float = PROOF_SECONDS,
-    progress: bool = False,
-    store: StoreChoice = None,
-) -> Widened:
-    """Says what each rule that bounds the map space of a result costs: the best without it.
-
-    Args:
-        result: of `search` or `prove`.
-        seconds: the most that the searches may take together, s.
-        progress: whether progress is printed on standard error.
-        store: where answers are read and kept, as in `search`.
-
-    Raises:
-        ConfigError: no such store.
-    """
-    stream = sys.stderr if progress else io.StringIO()
-    return widened(result, seconds=seconds, stream=stream, store=chosen(store))
 
 
 def _record(source: RecordSource) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from commands import answer, call
 
 import mapspace as ms
-from orchestrator.explain.widening import cost_of, rules_of
+from orchestrator.search.widening import cost_of, rules_of
 
 ROW = {
     "name": "row",
