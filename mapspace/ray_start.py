@@ -29,7 +29,7 @@ ENVIRONMENT: Mapping[str, str] = {
     # Every report of a training, with its checkpoint, waits for the next look: 2 s by default.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
     # After half a second by default a worker is given back for the next task, and on another node
-    # it takes a tenth of a second to get one again (docs/inside/faults.md).
+    # it takes a tenth of a second to get one again.
     "RAY_worker_lease_timeout_milliseconds": "5000",
 }
 # What an embedded Ray reads besides: no provider takes this machine back, so nobody need watch.
