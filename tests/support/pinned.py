@@ -237,7 +237,7 @@ class _Noting:
 
 
 def defaults() -> Case:
-    """The hyperparameters of every searcher and their defaults."""
+    """The hyperparameters of every searcher, their defaults and its sets of others."""
 
     def said(value: Any) -> Any:
         if value is inspect.Parameter.empty:
@@ -246,6 +246,7 @@ def defaults() -> Case:
 
     return {
         name: {key: said(value) for key, value in hyperparameters(name).items()}
+        | {"presets": json.loads(json.dumps(searcher_class(name).OPTIONS.PRESETS))}
         for name in sorted(SEARCHERS)
     }
 

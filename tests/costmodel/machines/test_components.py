@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -313,3 +315,48 @@ def test_certificates_hold_the_sources(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "x.certificate.json").read_text())
     assert MEMORY in json.dumps(written)
     assert ms.verify(tmp_path / "x.certificate.json").holds
+
+
+def test_the_librarys_numbers_in_this_projects_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """J to pJ, m2 to mm2, nm to m: a stand-in says what it was asked."""
+    asked: list[Any] = []
+
+    class Said(NamedTuple):
+        energy: float
+
+    class Part:
+        read_energy, write_energy, area, leak_power = 5e-12, 7e-12, 3e-6, 2e-3
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            asked.append((*given, named))
+
+        def read(self, bits_per_action: float) -> Said:
+            return Said(bits_per_action * 1e-12)
+
+        def write(self, bits_per_action: float) -> Said:
+            return Said(bits_per_action * 3e-12)
+
+        def mac(self) -> Said:
+            return Said(0.5e-12)
+
+    parts = SimpleNamespace(SRAM=Part, AladdinRegister=Part, AladdinIntMAC=Part)
+    monkeypatch.setitem(sys.modules, PACKAGE, parts)
+    monkeypatch.setitem(sys.modules, "hwcomponents_library.library.aladdin", parts)
+    monkeypatch.setattr(component_library, "is_installed", lambda package: True)
+    # What it says here is nobody else's answer.
+    monkeypatch.setattr(component_library, "_asked", component_library._asked.__wrapped__)
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "9")
+    missing = component_tables.NotInTableError("no")
+    memory = {"node_nm": 45, "bits": 1024, "width_bits": 64, "ports": 2, "banks": 4}
+    unit = {"node_nm": 28, "adder_bits": 32, "multiplier_bits": 8}
+    for kind, wanted, energies, package in (
+        ("sram", memory, (5.0, 7.0), "cacti"),
+        ("registers", memory, (64.0, 192.0), "library"),
+        ("int-mac", unit, (0.5, 0.5), "library"),
+    ):
+        said = from_library(kind, wanted, missing)
+        assert said == Figures(*energies, 3.0, 2e-3, f"library hwcomponents-{package} 9")
+    ports = {"tech_node": 45e-9, "size": 1024, "width": 64, "n_rw_ports": 2, "n_banks": 4}
+    assert asked[0] == (pytest.approx(ports),)
+    assert asked[1] == (pytest.approx(45e-9), {"size": 1024})
+    assert asked[2] == (pytest.approx(28e-9), 32, 8, {})

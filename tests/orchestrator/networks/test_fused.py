@@ -109,6 +109,11 @@ def test_equals_every_choice() -> None:
     assert sum(found) > 2
 
 
+def test_what_moves_between_iterations_takes_its_cycles() -> None:
+    """A pair whose fastest plan waits for words that DRAM gives and takes."""
+    check(3025, 40, [None])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_more_equal_every_choice(block: int) -> None:

@@ -19,6 +19,7 @@ from mapspace.errors import ConfigError, MapspaceError
 from orchestrator.search import tiling as tile_module
 from orchestrator.search.tiling import TileRequest, tile, tile_text
 from orchestrator.store.folder import Store
+from orchestrator.store.rows import Row
 
 
 def test_by_model_it_says_how_far_the_optimum_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +99,16 @@ def test_what_was_measured_is_read_from_the_store(
     assert not third.from_store
     assert len(measured_by_hand) == count + 1
     assert any(file.name in line for line in lines)
+    # So is a row that is whole and holds no measurement.
+    (row,) = Store(tmp_path / "store").rows([file.parent.name])
+    for old in (*file.parent.iterdir(), tmp_path / "kept.sqlite"):
+        old.unlink()
+    changed = Row(**{**row.model_dump(), "payload": '{"measurement": {"status": 0}}'})
+    assert Store(tmp_path / "store").add([changed])
+    lines.clear()
+    assert not tile(request, store=Store(tmp_path / "store", lines.append)).from_store
+    assert [line for line in lines if changed.name in line and "measured anew" in line]
+    assert len(measured_by_hand) == count + 2
 
 
 def test_the_file_of_before_feeds_the_store(

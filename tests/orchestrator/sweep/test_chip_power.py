@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.machines.machine_units import idle_leakage_w, leakage_w
 from orchestrator.sweep.config import Limits, Sweep
 from orchestrator.sweep.plan import prepare_sweep
-from orchestrator.sweep.report import front_table
+from orchestrator.sweep.report import front_table, leaks
 from orchestrator.sweep.run import sweep
 
 LEAKING: dict[str, Any] = {
@@ -27,6 +28,17 @@ LEAKING: dict[str, Any] = {
     ],
 }
 WORK = "gemm:M=6,N=4,K=3"
+
+
+def test_one_machine_of_several_that_leaks_is_enough_for_a_column(tmp_path: Path) -> None:
+    base = tmp_path / "base.yaml"
+    base.write_text(json.dumps(silent()))
+    for leakage, said in (([0.0, 5.0], True), ([0.0], False)):
+        content = {"kind": "sweep", "name": "it", "base": str(base), "workloads": [WORK]}
+        content["grid"] = {"L2.leakage_pj": leakage}
+        plan = prepare_sweep(Sweep.model_validate(content), "it")
+        results = sweep(plan, tmp_path / f"run{said}", execute=map)
+        assert leaks(results) == said
 
 
 def silent() -> dict[str, Any]:
