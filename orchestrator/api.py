@@ -94,7 +94,7 @@ def search(
             * tiles: `apart` stores the tensors of a level at loops of their own; None: likewise.
             * constraints: what mappings must obey, entries as under `constraints` of an
               accelerator's file, beside those of the accelerator.
-            * threads: how many work on a proof; None: one per processor, at most four.
+            * threads: 1: a proof and the search beside it take turns; None: each has a thread.
             * warm_start: begin from the winners that the store has of similar problems, with
               `annealing`, `genetic` or `model-guided`.
             * store: where answers are kept and looked for: a path or a URI; None: what

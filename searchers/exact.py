@@ -20,6 +20,7 @@ with other searchers; budgets of time do, its tables included.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -30,11 +31,9 @@ from pydantic import Field
 
 from costmodel.costs import TIE_BREAKERS
 from costmodel.exact.face import AnyProof
-from costmodel.exact.parallel_search import thread_count
-from costmodel.exact.problem import BUFFER, ELEMENT, keep_sets
 from costmodel.exact.progress import MOST_TOP
 from costmodel.exact.restriction import by_parts
-from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
+from costmodel.exact_any.choice import is_bounded_only, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import check_top
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.map_space.constrained_tables import as_read
@@ -45,7 +44,7 @@ from mapspace.errors import ConfigError
 from searchers.base import Evaluate, Searcher
 from searchers.compiled.cost_function import CompiledCosts
 from searchers.context import Context
-from searchers.first_use import load_proof
+from searchers.first_use import FirstUse
 from searchers.options import Count, NonNegative, Options, Text, Whole
 from searchers.structured import Structured, StructuredOptions
 
@@ -74,8 +73,8 @@ class ExactOptions(Options):
     samples: Count = 256
     """Proposals of the structured searcher that come first."""
     threads: Whole | None = None
-    """How many work at a time, the structured searcher's included; null: one per processor, at most
-    four."""
+    """With 1 the proof and the structured searcher take turns; else each has a thread of its own;
+    null: as many as there are processors."""
 
 
 class Exact(Searcher):
@@ -113,7 +112,7 @@ class Exact(Searcher):
         """
         super().__init__(space, options, seed=seed, context=context)
         self.check("exact", space, options)
-        self._first_use = load_proof(space)
+        self._first_use = FirstUse()
         self._seed = seed
         self._sampler: Structured | None = None
         self._meet_sampler(wait=False)
@@ -137,10 +136,6 @@ class Exact(Searcher):
         problem = why_not(space)
         if problem is not None:
             raise ConfigError(problem)
-        if is_older(space):
-            for level in (BUFFER, ELEMENT):
-                keep_sets(space, level, options.keep or {})
-            return
         keep_choices(space, options.keep)
         if is_bounded_only(space):
             check_top(options.top)
@@ -200,7 +195,6 @@ class Exact(Searcher):
                 objective=self.context.objective,
                 keep=self.options.keep,
                 top=self.options.top,
-                threads=self._threads,
                 build=False,
             )
             self._prover.offer(self._proposed)
@@ -231,7 +225,7 @@ class Exact(Searcher):
 
     @property
     def lower_bound(self) -> float | None:
-        """What no mapping's objective undercuts; None while three levels' tables are built."""
+        """What no mapping's objective undercuts; None before the proof began."""
         return self._certain
 
     def run(self, evaluate: Evaluate, after_step: Callable[[Searcher], None] | None = None) -> None:
@@ -248,8 +242,6 @@ class Exact(Searcher):
                         self.step(evaluate, evaluate.remaining)
                         continue
                     beside = self._walks_beside
-                    if self.prover.built:
-                        self.prover.threads = thread_count(self._threads) - beside
                     began = evaluate.elapsed
                     proof = pool.submit(self._step)
                     self._await(proof, evaluate, beside)
@@ -269,7 +261,7 @@ class Exact(Searcher):
         Tables are built by one thread, so that another one is free. What queries take is virtual
         and passes for the proof, too, which would not work meanwhile.
         """
-        several = self._sampler is not None and thread_count(self._threads) > 1
+        several = self._sampler is not None and (self._threads or os.cpu_count() or 1) > 1
         free = several and not self._query_seconds
         return free and (self._proof_seconds >= BESIDE_SECONDS or not self.prover.built)
 

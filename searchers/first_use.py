@@ -1,9 +1,8 @@
 """The first search of an installation: two processes share what there is to compile.
 
-One half is the proof's largest function. Another process takes the rest of the proof and then the
-structured searcher. Both write to the disk cache of `costmodel.compiled`, where the first finds
-what the other made. The other one then goes on, with less priority, to what proofs of other
-machines need: no later command compiles those.
+This one compiles the proof, another one the structured searcher. Both write to the disk cache of
+`costmodel.compiled`, where each finds what the other made. The other one then goes on, with less
+priority, to what deeper machines need: no later command compiles that.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,14 @@ from typing import Any
 import numba
 
 from costmodel.compiled import cache_folder
-from costmodel.exact.branch_and_bound import prove_units
-from costmodel.exact.loading import compile_search, compile_tables, load_compiled
-from costmodel.exact_any import prover as any_levels
-from costmodel.exact_any.choice import is_older
+from costmodel.exact_any.choice import load_compiled
 from costmodel.exact_any.orders import search_orders
 from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.workloads import gemm
 from searchers.compiled.structured_walk import walk
 
-_PROOF_IS_THERE, _STRUCTURED_IS_THERE = b"proof\n", b"structured\n"
+_STRUCTURED_IS_THERE = b"structured\n"
 # How much less it counts: somebody who needs what it compiles would wait for it, too.
 BEHIND = 5
 # Whom nobody waits for any more goes on: what it compiles is there the next time.
@@ -44,41 +40,30 @@ class FirstUse:
     If the other process fails, this one compiles the rest when it comes to that.
     """
 
-    def __init__(self, load: Callable[[], None] | None = None) -> None:
-        """Returns when the proof is loaded; the structured searcher may take longer.
-
-        Args:
-            load: loads another proof than that for three levels.
-        """
+    def __init__(self) -> None:
+        """Returns when the proof is loaded; the structured searcher may take longer."""
         self._other = _other_process()
-        if self._other is None and _worth_it(prove_units, search_orders):
+        if self._other is None and _worth_it(search_orders):
             with _alone() as alone:
                 if alone:
                     _start("compile_rest")
-        if load is not None:
-            load()
-            return
-        if self._other is not None:
-            compile_search()
-            self._other.awaits(_PROOF_IS_THERE)
         load_compiled()
 
     @property
     def structured_is_there(self) -> bool:
         """Whether the structured searcher need not be waited for."""
-        return self._other is None or self._other.awaits(_STRUCTURED_IS_THERE, seconds=0)
+        return self._other is None or self._other.awaits(seconds=0)
 
     def await_structured(self) -> None:
         """Returns when it need not be waited for any more."""
         if self._other is not None:
-            self._other.awaits(_STRUCTURED_IS_THERE)
+            self._other.awaits()
 
 
 class _Other:
-    """Another process that compiles, and what it has said so far."""
+    """Another process that compiles the structured searcher."""
 
     def __init__(self) -> None:
-        self._said: set[bytes] = set()
         self._reading = threading.Lock()
         self._pipe = _start("compile_beside").stdout
 
@@ -87,17 +72,15 @@ class _Other:
         """Whether there is nothing more to wait for."""
         return self._pipe is None
 
-    def awaits(self, line: bytes, seconds: float | None = None) -> bool:
-        """Whether the process has said a line, or has ended, within some seconds."""
+    def awaits(self, seconds: float | None = None) -> bool:
+        """Whether the process has said that it is there, or has ended, within some seconds."""
         if not self._reading.acquire(blocking=seconds is None):
             return False  # another thread waits
         try:
-            while self._pipe is not None and line not in self._said:
+            while self._pipe is not None:
                 if not select.select([self._pipe], [], [], seconds)[0]:
                     return False
-                found = self._pipe.readline()
-                self._said.add(found)
-                if found in (b"", _STRUCTURED_IS_THERE):
+                if self._pipe.readline() in (b"", _STRUCTURED_IS_THERE):
                     self._pipe.close()
                     self._pipe = None
         finally:
@@ -115,11 +98,6 @@ def _other_process() -> _Other | None:
     if not _others or _others[-1].is_done:
         _others.append(_Other())
     return _others[-1]
-
-
-def load_proof(space: MapSpace) -> FirstUse:
-    """Loads the proof that a map space needs, shared out where it is compiled."""
-    return FirstUse() if is_older(space) else FirstUse(any_levels.load_compiled)
 
 
 def _start(what: str) -> subprocess.Popen[bytes]:
@@ -167,10 +145,9 @@ def _alone() -> Iterator[bool]:
 
 def compile_beside() -> None:
     """Compiles for the disk cache, and says on standard output what is there."""
-    compile_tables()
-    _say(_PROOF_IS_THERE)
     _compile_structured("mm256")
-    _say(_STRUCTURED_IS_THERE)
+    with suppress(BrokenPipeError):  # who has asked has ended
+        os.write(sys.stdout.fileno(), _STRUCTURED_IS_THERE)
     compile_rest()
 
 
@@ -181,16 +158,10 @@ def _compile_structured(machine: str) -> None:
     Structured(space, StructuredOptions(), seed=0)
 
 
-def _say(line: bytes) -> None:
-    with suppress(BrokenPipeError):  # who has asked has ended
-        os.write(sys.stdout.fileno(), line)
-
-
 def compile_rest() -> None:
     """Compiles what proofs of any machine need, as long as nothing else needs the processor."""
     with _alone() as alone:
         if alone:
             os.nice(BEHIND)
-            load_compiled()
             _compile_structured("eyeriss")  # whose moves are others, as of all deeper machines
-            any_levels.load_compiled()
+            load_compiled()

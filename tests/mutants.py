@@ -38,7 +38,6 @@ from parts import part_of
 from paths import ROOT
 
 TINY = "tests/costmodel/exact/test_exact.py::test_equals_exhaustive_enumeration_of_tiny_problems"
-PINNED_PROOFS = "tests/costmodel/exact/test_pinned_proofs.py"
 PINNED_RUNS = "tests/searchers/test_pinned_searches.py"
 GENERAL = "tests/costmodel/loop_nest/test_golden_general.py"
 MODEL = (
@@ -71,14 +70,13 @@ FEASIBLE = (
     "tiny or by_roles or judged or excess or fan_out or bank or overflow or refuses or a_case",
 )
 PROOFS = (
-    PINNED_PROOFS,
-    "tests/costmodel/exact/test_objective.py",
+    "tests/costmodel/exact_any/test_pinned_hierarchies.py",
     "tests/costmodel/exact/test_certificate_claims.py",
     TINY,
     "tests/costmodel/exact/test_exact.py",
     "tests/costmodel/exact_any/test_constrained_proofs.py",
     "-k",
-    "pinned or objective or claims or tiny or by_hand or says_the_constraints",
+    "pinned or claims or tiny or by_hand or says_the_constraints",
 )
 
 ANY_DEPTH = (

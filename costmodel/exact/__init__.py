@@ -1,1 +1,1 @@
-"""Proofs of optimality for the loop-nest model on three memory levels; see docs/inside/proof.md."""
+"""What all proofs share: objectives, certificates and their verification, pools of workers."""

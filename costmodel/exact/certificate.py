@@ -6,53 +6,43 @@ needs nothing else: it evaluates the mapping anew and searches everything below 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import numpy as np
 from pydantic import Field, field_validator
 
 from costmodel.costs import Objective
-from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
-from costmodel.exact.objective import objective_kind, value
+from costmodel.exact.objective import Outcome, objective_kind, value
 from costmodel.exact.progress import (
     AnyLevelsProgress,
     Count,
     Earlier,
     Progress,
-    ThreeLevelProgress,
     WholeNumber,
 )
-from costmodel.exact.prover import Prover
 from costmodel.exact.restriction import problem_hash, restriction
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
 from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.impossible import all_constraints
-from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.affine import Workload
 from costmodel.space import Codes
 from mapspace.bounded_reading import parse_json, read_json
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, NonNegativeNumber, Size, StrictModel, shown, validate
 
-FORMAT: Final = "mapspace-certificate-2"
-# Of any hierarchy, and under constraints: its bound holds to within 1e-12 of itself, and its record
-# may be that of a whole nest.
-NEST_FORMAT: Final = "mapspace-certificate-3"
-# Likewise, of buffers side by side in every order: the others speak of the order in the file.
+FORMAT: Final = "mapspace-certificate-3"
+"""Its bound holds to within 1e-12 of itself, and its record may be that of a whole nest."""
+
 ORDERS_FORMAT: Final = "mapspace-certificate-4"
-FORMATS = (FORMAT, NEST_FORMAT, ORDERS_FORMAT)
-"""Those that are written."""
+"""Likewise, of buffers side by side in every order: the others speak of the order in the file."""
+
+# Of three levels, with a bound in whole units of energy that holds exactly.
+EXACT_FORMAT = "mapspace-certificate-2"
 # Says `proven` of a mapping that is the best under a restriction only, and has no problem hash.
 FIRST_FORMAT = "mapspace-certificate-1"
-
-# Mappings that a proof starts from, the best of so many random ones.
-FIRST_MAPPINGS = 256
 
 
 Ratio = Annotated[str, Field(strict=True, pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,39})?$")]
@@ -181,8 +171,8 @@ class Certificate(StrictModel):
     @property
     def earlier(self) -> Earlier | None:
         """What another proof can go on from; None where nothing is recorded."""
-        if self.progress is None:
-            return None
+        if not isinstance(self.progress, AnyLevelsProgress):
+            return None  # nothing, or what another prover has settled
         bound = int(self.bound_energy_units), self.bound_cycles
         return Earlier(self.progress, bound, self.counts, self.seconds)
 
@@ -215,8 +205,13 @@ def parse_certificate(text: str, where: str) -> Certificate:
 
 
 def _certificate(data: Any, path: str) -> Certificate:
-    if not isinstance(data, dict) or data.get("format") not in (FIRST_FORMAT, *FORMATS):
-        known = f"{', '.join(map(repr, FORMATS[:-1]))} or {FORMATS[-1]!r}"
+    if not isinstance(data, dict) or data.get("format") not in (
+        FIRST_FORMAT,
+        EXACT_FORMAT,
+        FORMAT,
+        ORDERS_FORMAT,
+    ):
+        known = f"{EXACT_FORMAT!r}, {FORMAT!r} or {ORDERS_FORMAT!r}"
         raise ConfigError(f"{path}: format: expected {known}; this is no certificate.")
     found = validate(Certificate, data, path)
     return _of_today(found) if found.format == FIRST_FORMAT else found
@@ -264,7 +259,7 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     hashes = space.workload.hash, space.accelerator.hash
     record = mapping_record(space, code)
     return Certificate(
-        format=_format(prover),
+        format=FORMAT if prover.space.orders is None else ORDERS_FORMAT,
         objective=prover.objective,
         proven=gap == 0 and prover.keep is None,
         proven_under_restriction=None if prover.keep is None else gap == 0,
@@ -293,7 +288,7 @@ def certify(prover: AnyProof, seconds: float, code: Codes | None = None) -> Cert
     )
 
 
-def _progress(prover: AnyProof, outcome: Outcome) -> ThreeLevelProgress | AnyLevelsProgress | None:
+def _progress(prover: AnyProof, outcome: Outcome) -> AnyLevelsProgress | None:
     """What another proof can go on from, if the mapping of that outcome is as good as any known.
 
     What is settled holds nothing better than the prover's best.
@@ -302,60 +297,3 @@ def _progress(prover: AnyProof, outcome: Outcome) -> ThreeLevelProgress | AnyLev
     if best is None or prover.rank_of(outcome) > prover.rank_of(best):
         return None
     return prover.progress()
-
-
-def _format(
-    prover: AnyProof,
-) -> Literal["mapspace-certificate-2", "mapspace-certificate-3", "mapspace-certificate-4"]:
-    if prover.space.orders is not None:
-        return ORDERS_FORMAT
-    return NEST_FORMAT if prover.tolerance else FORMAT
-
-
-def prove(
-    space: MapSpace,
-    *,
-    objective: Objective = "edp",
-    seconds: float | None = None,
-    gap: float = 0.0,
-    threads: int | None = None,
-    after_step: Callable[[AnyProof], None] | None = None,
-    prover: AnyProof | None = None,
-) -> Certificate:
-    """Proves the best mapping of a map space, or gets as far as the time allows.
-
-    Args:
-        space: a map space that `costmodel.exact.problem.why_not` has nothing against.
-        objective: what to minimise.
-        seconds: stop after so long; None: when it is proven.
-        gap: stop when the mapping is certainly within this share of the optimum.
-        threads: how many work at a time; None: one per processor, at most four.
-        after_step: called after every step, some 20 times a second.
-        prover: one of this space and objective that has not begun; None: that for three levels.
-
-    Returns:
-        The certificate; `proven` says whether it is an optimum.
-
-    Raises:
-        ConfigError: the space cannot be treated, or it has no feasible mapping.
-        DataError: the time was too short for the tables, or to find any mapping.
-    """
-    started = time.perf_counter()
-    prover = prover or Prover(space, objective=objective, threads=threads, build=False)
-    # So that there is a mapping, however short the time is.
-    prover.offer(_some_mappings(space))
-    prover.run(seconds, gap=gap, after_step=after_step)
-    if not prover.built:
-        raise DataError(
-            f"The proof of {space.workload.name} on {space.accelerator.name} needs more than "
-            f"{seconds:g} s for its tables alone."
-        )
-    if prover.best_outcome is None:
-        raise DataError(f"No mapping of {space.workload.name} was found in {seconds:g} s.")
-    return certify(prover, time.perf_counter() - started)
-
-
-def _some_mappings(space: MapSpace) -> Codes:
-    """`[0 .. 256, D]` feasible mappings at random."""
-    draws = space.sample(np.random.default_rng(0), 64 * FIRST_MAPPINGS)
-    return draws[space.feasible(draws)][:FIRST_MAPPINGS]

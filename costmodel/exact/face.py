@@ -9,15 +9,15 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from costmodel.costs import Objective
-from costmodel.exact.decode import Outcome
-from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
+from costmodel.exact.objective import Outcome
+from costmodel.exact.progress import AnyLevelsProgress, Earlier
 from costmodel.exact.restriction import Restriction
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 
 
 class AnyProof(Protocol):
-    """A proof as an object; `costmodel.exact.prover.Prover` says what each member is."""
+    """A proof as an object; `costmodel.exact_any.prover.AnyProver` says what each member is."""
 
     space: MapSpace
     objective: Objective
@@ -32,10 +32,6 @@ class AnyProof(Protocol):
 
     @property
     def built(self) -> bool: ...
-    @property
-    def threads(self) -> int: ...
-    @threads.setter
-    def threads(self, threads: int) -> None: ...
     @property
     def best_outcome(self) -> Outcome | None: ...
     @property
@@ -67,7 +63,7 @@ class AnyProof(Protocol):
     def search_below(
         self, limit: Outcome, seconds: float | None = None
     ) -> tuple[Outcome | None, float]: ...
-    def progress(self) -> ThreeLevelProgress | AnyLevelsProgress | None: ...
+    def progress(self) -> AnyLevelsProgress | None: ...
     def resume(self, earlier: Earlier) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...

@@ -52,7 +52,10 @@ class BestTilings(StrictModel):
 
 
 class ThreeLevelProgress(StrictModel):
-    """How far the proof for three levels has come: a round, and the units that are settled."""
+    """How far a proof for three levels had come, in certificates of former releases.
+
+    None goes on from it: a proof goes on from such a certificate's mapping alone.
+    """
 
     best: BestTilings | None = None
     """The best tilings where more than one is asked for; else left out."""
@@ -157,7 +160,7 @@ class Earlier(NamedTuple):
     and seconds of the proofs before.
     """
 
-    progress: ThreeLevelProgress | AnyLevelsProgress
+    progress: AnyLevelsProgress
     bound: tuple[int, int]
     counts: Mapping[str, int]
     seconds: float

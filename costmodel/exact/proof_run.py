@@ -1,4 +1,4 @@
-"""How every proof runs and what it says of outcomes, on three levels and on any hierarchy."""
+"""How every proof runs and what it says of outcomes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Self
 
-from costmodel.exact.decode import Outcome
-from costmodel.exact.objective import rank, value
+from costmodel.exact.objective import Outcome, rank, value
 
 
 class ProofRun(ABC):

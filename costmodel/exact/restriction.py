@@ -29,7 +29,7 @@ def restriction(
     Args:
         workload: the operation.
         accelerator: the machine.
-        keep: tensors by level, as `costmodel.exact.problem.keep_sets` allows them.
+        keep: tensors by level, as `costmodel.tile_chains.spatial.keep_choices` allows them.
     """
     if not keep or accelerator.bypass != "searched":
         # Where nothing may be bypassed a level keeps every tensor in any case.

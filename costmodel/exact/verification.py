@@ -14,10 +14,8 @@ from fractions import Fraction
 
 from costmodel.costs import TIE_BREAKERS, UNITS
 from costmodel.exact.certificate import Certificate
-from costmodel.exact.decode import Outcome
 from costmodel.exact.face import AnyProof
-from costmodel.exact.objective import INFINITE
-from costmodel.exact.prover import Prover
+from costmodel.exact.objective import INFINITE, Outcome
 from costmodel.exact.restriction import Restriction, among, problem_hash
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.nest_writing import arch_of
@@ -72,7 +70,7 @@ class _Findings:
 
 def verify(
     certificate: Certificate,
-    make: Callable[..., AnyProof] = Prover,
+    make: Callable[..., AnyProof],
     *,
     seconds: float | None = None,
 ) -> Verdict:
@@ -82,9 +80,9 @@ def verify(
 
     Args:
         certificate: what to prove again.
-        make: makes the prover of a map space, with the arguments of `Prover`.
-        seconds: the most that it may take, once everything is compiled (`costmodel.exact.loading`);
-            the verdict says what was left. None: however long it takes.
+        make: makes the prover of a map space, as `costmodel.exact_any.choice.make_prover` does.
+        seconds: the most that it may take, once everything is compiled; the verdict says what was
+            left. None: however long it takes.
 
     Raises:
         ConfigError: its problem cannot be treated.
@@ -166,7 +164,7 @@ def why_not_continued(certificate: Certificate, prover: AnyProof) -> str | None:
         )
         # What was settled so far is told in units.
         findings.check(
-            Fraction(certificate.unit_pj) == prover.unit_pj,
+            certificate.earlier is None or Fraction(certificate.unit_pj) == prover.unit_pj,
             "",
             f"the proof counts in {prover.unit_pj} pJ, the certificate in {certificate.unit_pj} pJ",
         )

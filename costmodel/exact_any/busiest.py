@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from costmodel.exact.problem import divisors_of
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.lattice import divisors_of
 
 MOST_STATES = 200_000
 """Of more ways to fill all axes together each axis is filled by itself."""

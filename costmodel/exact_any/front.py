@@ -5,20 +5,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.exact.pareto import FrontPoint, pareto_front
-from costmodel.exact_any.choice import is_older
+from costmodel.exact_any.choice import FIRST_MAPPINGS
 from costmodel.exact_any.known import SLACK, Known
-from costmodel.exact_any.prover import STEP_SECONDS, AnyProver
+from costmodel.exact_any.prover import AnyProver
 from costmodel.exact_any.staircase import Staircase
-from costmodel.exact_any.weighted import FIRST_MAPPINGS, LeastSum, Line, least_sum, point_of
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
+
+
+class FrontPoint(NamedTuple):
+    """A mapping that no other beats in energy and latency at once.
+
+    elements: processing elements in use; latency_cycles: cycles; energy_pj: energy, pJ; code: `[D]`
+    the mapping.
+    """
+
+    elements: int
+    latency_cycles: int
+    energy_pj: float
+    code: Codes
 
 
 class Front(NamedTuple):
@@ -120,17 +130,6 @@ def search_front(
         ConfigError: the space cannot be proven, or has no feasible mapping.
     """
     ends = math.inf if seconds is None else time.monotonic() + seconds
-    if follows_elements(space):
-        points, proven = pareto_front(
-            space, keep=keep, after_point=lambda i, n: say(f"{i} of {n} element counts"), ends=ends
-        )
-        if proven:
-            return Front(points, _corners(points), True)
-        if points:
-            # What is slower than the last was not looked for.
-            return Front(points, [*_corners(points), (points[-1].latency_cycles + 1, 0.0)], False)
-        # Not even for the fastest was there time.
-        return Front(_unbeaten(space, known), [(0, 0.0)], False)
     prover = FrontProver(space, keep=keep, build=False)
     first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
     offered = np.concatenate([*(code[None] for code in known), first])
@@ -139,8 +138,6 @@ def search_front(
     while done < len(offered) and (not done or time.monotonic() < ends):
         prover.offer(offered[done : 2 * done + 1])
         done = 2 * done + 1
-    if is_older(space) and not keep and seconds is None and _is_one_point(space, prover, say):
-        return Front(prover.points(), _corners(prover.points()), True)
     while not prover.finished and time.monotonic() < ends:
         prover.step()
         bounded, count = prover.bounds_computed, len(prover.points())
@@ -152,58 +149,9 @@ def search_front(
     return Front(prover.points(), prover.bounds(), prover.finished)
 
 
-def follows_elements(space: MapSpace) -> bool:
-    """Whether cycles follow from the elements in use: a proof per number of them is the front."""
-    return is_older(space) and not any(
-        getattr(level, key) is not None
-        for level in space.accelerator.levels
-        for key in ("read_bandwidth", "write_bandwidth", "bandwidth")
-    )
-
-
 def _elements(space: MapSpace, code: Codes) -> int:
     """How many processing elements a mapping uses."""
     one, inside = space.in_order(code)
     tables = one.tables
     factors = tables.factors[inside[: tables.sizes.size] + tables.row_start[:-1]]
     return int(factors[:, tables.slot_spatial == 1].prod())
-
-
-def _unbeaten(space: MapSpace, known: Sequence[Codes]) -> list[FrontPoint]:
-    """Of mappings those that no other of them beats, the fastest first."""
-    first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
-    points = [point_of(space, code) for code in (*first, *known)]
-    found: list[FrontPoint] = []
-    for point in sorted(points, key=lambda one: (one.cycles, one.energy)):
-        if not found or point.energy < found[-1].energy_pj:
-            elements = _elements(space, point.code)
-            found.append(FrontPoint(elements, point.cycles, float(point.energy), point.code))
-    return found
-
-
-def _corners(points: list[FrontPoint]) -> list[tuple[int, float]]:
-    return [(point.latency_cycles, point.energy_pj) for point in points]
-
-
-def _is_one_point(space: MapSpace, prover: FrontProver, say: Callable[[str], None]) -> bool:
-    """Whether the fewest cycles and the least energy are one mapping's: then no other is left.
-
-    Where words wait for a bandwidth, fewer of them take less of both. What is found is offered.
-    """
-    ends: list[Line] = []
-    for weight in (None, Fraction(0)):
-        proof, line = LeastSum(space, weight), None
-        while line is None or not line.proven:
-            line = proof.run(STEP_SECONDS)
-            say("the fewest cycles" if weight is None else "the least energy")
-        ends.append(line)
-        if line.point is None:
-            return False
-        prover.offer(line.point.code[None])
-    fewest, least = (line.point for line in ends)
-    assert fewest is not None  # both have one
-    assert least is not None
-    between = least_sum(space, least.energy / least.cycles, known=(fewest, least))
-    if between.point is not None:
-        prover.offer(between.point.code[None])
-    return len(prover.points()) == 1

@@ -18,7 +18,7 @@ from typing import Any
 
 from costmodel.costs import Objective
 from costmodel.exact.objective import objective_kind
-from costmodel.exact.progress import AnyLevelsProgress, Earlier, ThreeLevelProgress
+from costmodel.exact.progress import AnyLevelsProgress, Earlier
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.known import SLACK, Known
 from costmodel.exact_any.problem import energy_unit, floor_outcome, why_too_many_keeps
@@ -137,7 +137,6 @@ class ImperfectProver(ScoredRun):
         unit_pj: the unit of energy, pJ.
         finished: whether the best mapping known is proven, to within SLACK.
         rounds: always 1.
-        threads: how many threads work; it is one.
         earlier_seconds: always 0.
     """
 
@@ -169,7 +168,7 @@ class ImperfectProver(ScoredRun):
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
-        self.rounds, self.threads, self.earlier_seconds = 1, 1, 0.0
+        self.rounds, self.earlier_seconds = 1, 0.0
         self.unit_pj = energy_unit(space) * OVERCOUNT
         self._kind = objective_kind(objective)
         counts, certain = {"boxes": 0, "chains": 0}, floor_outcome(space, self.unit_pj)
@@ -345,7 +344,7 @@ class ImperfectProver(ScoredRun):
         """How many sets of mappings were bounded so far."""
         return self._counts["chains"]
 
-    def progress(self) -> ThreeLevelProgress | AnyLevelsProgress | None:
+    def progress(self) -> AnyLevelsProgress | None:
         """None: a bound is soon found again."""
         return None
 

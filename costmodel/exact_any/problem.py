@@ -8,14 +8,15 @@ from fractions import Fraction
 import numpy as np
 
 from costmodel.arrays.machine_tables import prices_of_values
-from costmodel.exact.decode import Outcome
-from costmodel.exact.energy_units import why_too_slow
-from costmodel.exact.problem import count_cells
+from costmodel.exact.objective import Outcome
 from costmodel.exact_any.assignments import MOST_ASSIGNMENTS, MOST_SPREADS, Spreads
 from costmodel.exact_any.busiest import fewest_cycles
 from costmodel.exact_any.known import SLACK
+from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.bounds import floor
 from costmodel.map_space.map_space import MapSpace
+from costmodel.problems.affine import LARGEST_COUNT, Workload
+from costmodel.tile_chains.lattice import count_cells
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS
 from costmodel.tile_chains.spatial import count_keeps
@@ -97,6 +98,49 @@ def floor_outcome(space: MapSpace, unit_pj: Fraction) -> Outcome:
     if not space.tables.imperfect:
         cycles = max(cycles, fewest_cycles(space))
     return math.floor(Fraction(least.energy_pj * (1 - SLACK)) / unit_pj), cycles
+
+
+def _most_accesses(workload: Workload) -> int:
+    """What each kind of access (reads, fills, updates) at a level cannot exceed, in words.
+
+    Per multiply-accumulate and tensor there is at most one, times the overlap of its axes.
+    """
+    widths = math.prod(
+        sum(factor for _, factor in axis.terms)
+        for tensor in workload.tensors[:-1]
+        for axis in tensor.axes
+    )
+    return workload.macs * widths * len(workload.tensors)
+
+
+def why_too_slow(workload: Workload, accelerator: Accelerator) -> str | None:
+    """Why cycles may take more than 62 bits, in one line; None if they do not.
+
+    That is where a level's bandwidth is so low that all words that could pass it take longer, or
+    passes through an array are so long.
+    """
+    words = 3 * _most_accesses(workload)
+    turns = sum(
+        sum(level.array.parts(*level.width_height[::-1]))
+        for level in accelerator.levels
+        if level.array
+    )
+    if turns and words * turns >= LARGEST_COUNT:
+        return (
+            f"An array of {accelerator.name} takes {turns:,} cycles a pass; for {workload.name} "
+            f"with {workload.macs:.3g} multiply-accumulates the cycles may not fit 64-bit integers."
+        )
+    for level in accelerator.levels:
+        for key in ("read_bandwidth", "write_bandwidth", "bandwidth"):
+            bandwidth = getattr(level, key)
+            if bandwidth is not None and words >= LARGEST_COUNT * Fraction(bandwidth):
+                return (
+                    f"{level.name} of {accelerator.name} has a {key} of {bandwidth:g} words per "
+                    f"cycle; for {workload.name} with {workload.macs:.3g} multiply-accumulates "
+                    f"the cycles may not fit 64-bit integers. From {words / LARGEST_COUNT:.3g} "
+                    "words per cycle on they do."
+                )
+    return None
 
 
 def _largest_energy(space: MapSpace) -> float:

@@ -3,9 +3,6 @@
 Assignments (kept tensors and spatial factors of all levels) are taken up by rising lower bound: a
 floor first, then what the chain of tables says, then the tilings below the best mapping known.
 What is left when no assignment can hold a better mapping is the optimum.
-
-Its public face is that of `costmodel.exact.prover.Prover`, so that whoever shows or certifies a
-proof need not know which one it was.
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ import numpy.typing as npt
 
 from costmodel.arrays.tables import Array
 from costmodel.costs import Objective
-from costmodel.exact.decode import Outcome
-from costmodel.exact.objective import LATENCY, objective_kind
+from costmodel.exact.objective import LATENCY, Outcome, objective_kind
 from costmodel.exact.progress import MOST_TOP, AnyLevelsProgress, BestTilings, Earlier
 from costmodel.exact.restriction import restriction
 from costmodel.exact_any.apart import Apart
@@ -123,7 +119,6 @@ class AnyProver(ScoredRun):
         unit_pj: the unit of energy, pJ.
         finished: whether the optimum is proven, to within SLACK.
         rounds: always 1.
-        threads: how many threads work; it is one.
         earlier_seconds: what another proof took, where this one goes on from there.
     """
 
@@ -168,7 +163,6 @@ class AnyProver(ScoredRun):
         self._without = without
         self._keeps = [Rules(one, without).keeps(keep_choices(one, keep)) for one in self._spaces]
         self.rounds = 1
-        self.threads = 1
         self.unit_pj = energy_unit(space)
         self._kind = objective_kind(objective)
         self._top = top
@@ -336,7 +330,7 @@ class AnyProver(ScoredRun):
         Chains are often exact, so that a good mapping is known before many assignments are bounded.
         """
         orders = [self._known.order(found.energy[a], int(found.cycles[a])) for a in mates]
-        if not orders or min(orders) >= self._dived or not self._settles or self._top > 1:
+        if not orders or min(orders) >= self._dived or not self._settles:
             return
         a = int(mates[orders.index(min(orders))])
         large = one.shape.cells > FEW_CELLS
@@ -363,7 +357,7 @@ class AnyProver(ScoredRun):
         Nothing good is known: bounding all others that could win would take long.
         """
         tried = self._known.order(float(found.energy[a]), int(found.cycles[a])) >= self._dived
-        if tried or not self._lone or not self._settles or self._top > 1:
+        if tried or not self._lone or not self._settles:
             return False
         many = self._cold > 0 and found.energy.size > MOST_MATES
         return (many or one.shape.cells > FEW_CELLS) and self._is_far(found, a)
@@ -403,7 +397,7 @@ class AnyProver(ScoredRun):
             cycles: that all its mappings take.
         """
         few = self._counts["assignments"] < MANY
-        if few or self._kind == LATENCY or not self._settles or self._top > 1:
+        if few or self._kind == LATENCY or not self._settles:
             return math.inf
         limit = self._known.limit(cycles)
         far = NEAR * energy < limit < math.inf
@@ -578,8 +572,6 @@ class AnyProver(ScoredRun):
         """
         if self._built:
             raise ContractError("A proof goes on from another one before it begins.")
-        if not isinstance(earlier.progress, AnyLevelsProgress):
-            raise ConfigError("progress: it is that of the proof for three levels.")
         self._take_codes(earlier.best(self._top))
         self._resumed, self.ties = earlier.progress, earlier.progress.ties
         self._certain, self.earlier_seconds = earlier.bound, earlier.seconds

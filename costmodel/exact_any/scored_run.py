@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from costmodel.costs import STATUS_OK
-from costmodel.exact.decode import Outcome
-from costmodel.exact.objective import INFINITE
+from costmodel.exact.objective import INFINITE, Outcome
 from costmodel.exact.progress import MOST_TOP
 from costmodel.exact.proof_run import ProofRun
 from costmodel.exact_any.known import SLACK, Known

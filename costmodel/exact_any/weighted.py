@@ -1,13 +1,11 @@
 """The least energy + weight x cycles of a map space: a supporting line of its front, proven.
 
-On three levels the prover takes the weight itself. On any other hierarchy a cycle's weight is
-leakage of the outermost level, of which there is one instance: the least energy of that machine is
-the least weighted sum of this one.
+A cycle's weight is leakage of the outermost level, of which there is one instance: the least energy
+of that machine is the least weighted sum of this one.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -16,15 +14,13 @@ import numpy as np
 
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
-from costmodel.exact.objective import MOST_WEIGHT, SCALE
-from costmodel.exact.prover import Prover
-from costmodel.exact_any.choice import is_older, make_prover
+from costmodel.exact_any.choice import FIRST_MAPPINGS, make_prover
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
 from mapspace.errors import ConfigError
 
-FIRST_MAPPINGS = 256
-"""Random mappings that a proof on any hierarchy starts from."""
+STEP = Fraction(1, 2**20)
+"""Weights that are whole multiples of it are not rounded, pJ per cycle."""
 
 
 class Point(NamedTuple):
@@ -62,7 +58,6 @@ class LeastSum:
         space: MapSpace,
         weight: Fraction | None,
         known: Sequence[Point] = (),
-        threads: int | None = None,
     ) -> None:
         """Begins nothing yet.
 
@@ -70,18 +65,14 @@ class LeastSum:
             space: a map space that can be proven.
             weight: pJ per cycle, at least 0; None: the fewest cycles.
             known: mappings of the space that nothing worse is looked for than.
-            threads: of the proof; None: as many as there are cores.
 
         Raises:
             ConfigError: the space cannot be proven.
         """
         self._space, self._weight = space, weight
-        self._prover, self._valid = _prover(space, weight, threads)
-        codes = [point.code for point in known]
-        if not is_older(space):
-            codes += list(space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True))
-        if codes:
-            self._prover.offer(np.stack(codes))
+        self._prover = _prover(space, weight)
+        first = space.sample(np.random.default_rng(0), FIRST_MAPPINGS, feasible=True)
+        self._prover.offer(np.concatenate([*(point.code[None] for point in known), first]))
 
     def run(self, seconds: float | None = None) -> Line:
         """Goes on, and says what is certain.
@@ -97,14 +88,10 @@ class LeastSum:
         found = prover.codes(1)
         point = point_of(self._space, found[0]) if len(found) else None
         energy, cycles = prover.lower_outcome
-        if weight is None:
-            bound = Fraction(cycles)
-        elif self._valid is None:  # the weight is in the energy
-            bound = energy * prover.unit_pj
-        else:
-            bound = energy * prover.unit_pj + self._valid * cycles
+        # The weight is in the energy.
+        bound = Fraction(cycles) if weight is None else energy * prover.unit_pj
         line = Line(weight, bound, point, prover.finished)
-        if prover.finished and point is not None and self._valid in (None, weight):
+        if prover.finished and point is not None:
             return line._replace(bound=line.sum_of(point))
         return line
 
@@ -115,13 +102,12 @@ def least_sum(
     *,
     known: Sequence[Point] = (),
     seconds: float | None = None,
-    threads: int | None = None,
 ) -> Line:
     """Proves the least energy + weight x cycles, or gets as far as the time allows.
 
     The arguments are those of `LeastSum`, the errors too.
     """
-    return LeastSum(space, weight, known, threads).run(seconds)
+    return LeastSum(space, weight, known).run(seconds)
 
 
 def point_of(space: MapSpace, code: Codes) -> Point:
@@ -137,30 +123,13 @@ def point_of(space: MapSpace, code: Codes) -> Point:
     return Point(outcome[0] * prover.unit_pj, outcome[1], code)
 
 
-def _prover(
-    space: MapSpace, weight: Fraction | None, threads: int | None
-) -> tuple[AnyProof, Fraction | None]:
-    """The prover of a sum, and the weight that it has; None where it is in the energy."""
+def _prover(space: MapSpace, weight: Fraction | None) -> AnyProof:
+    """The prover of a sum."""
     objective: Objective = "latency" if weight is None else "energy"
-    if not weight:
-        prover = make_prover(space, objective=objective, threads=threads, build=False)
-        return prover, weight or Fraction(0)
-    if is_older(space):
-        unit = make_prover(space, build=False).unit_pj
-        # Rounded down a bound holds, since no mapping has fewer than no cycles.
-        steps = min(MOST_WEIGHT - 1, math.floor(weight * SCALE / unit))
-        prover = Prover(space, build=False, weight=steps, threads=threads)
-        return prover, steps * unit / SCALE
-    machine = space.accelerator
-    outer = machine.levels[0]
-    leaking = outer.model_copy(update={"leakage_pj": outer.leakage_pj + float(weight)})
-    machine = machine.model_copy(update={"levels": (leaking, *machine.levels[1:])})
-    leaky = MapSpace(space.workload, machine)
-    return make_prover(leaky, objective="energy", threads=threads, build=False), None
-
-
-def step_of(space: MapSpace) -> Fraction:
-    """Weights that are whole multiples of it are not rounded, pJ per cycle."""
-    if is_older(space):
-        return make_prover(space, build=False).unit_pj / SCALE
-    return Fraction(1, 2**20)
+    if weight:
+        machine = space.accelerator
+        outer = machine.levels[0]
+        leaking = outer.model_copy(update={"leakage_pj": outer.leakage_pj + float(weight)})
+        machine = machine.model_copy(update={"levels": (leaking, *machine.levels[1:])})
+        space = MapSpace(space.workload, machine)
+    return make_prover(space, objective=objective, build=False)

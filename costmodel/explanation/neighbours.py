@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from costmodel.arrays.machine_tables import sharing, usable_words
-from costmodel.exact.problem import divisors_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import Mapping
 from costmodel.problems.affine import Workload
+from costmodel.tile_chains.lattice import divisors_of
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
 from mapspace.strict_yaml import validate

@@ -17,9 +17,9 @@ from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.compiled.by_reference import by_reference
 from costmodel.compiled.laid_out import laid_out
-from costmodel.exact.problem import lattice
 from costmodel.loop_nest.spatial_groups import distinct_sums
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.lattice import lattice
 from costmodel.tile_chains.tiles import FloatArray
 
 

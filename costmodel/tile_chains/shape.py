@@ -14,8 +14,8 @@ import numpy as np
 
 from costmodel.arrays.tables import Array, NestTables
 from costmodel.compiled.by_reference import by_reference
-from costmodel.exact.problem import credit_layout, lattice, projections
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.lattice import credit_layout, lattice, projections
 
 # Cells of the lattice beyond which the tables over it would not fit in two gigabytes.
 MOST_CELLS = 2_000_000

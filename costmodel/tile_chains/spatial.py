@@ -15,9 +15,9 @@ import numpy as np
 
 from costmodel.arrays.feasibility import fill_beyond_mesh
 from costmodel.arrays.tables import Array
-from costmodel.exact.problem import divisors_of
 from costmodel.exact.restriction import by_parts, check_names
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.lattice import divisors_of
 from mapspace.errors import ConfigError
 
 
@@ -141,6 +141,11 @@ def keep_choices(
     for name, kept in by_parts(space.accelerator, keep or {}).items():
         level = names.index(name)
         chosen = sum(1 << tensors.index(tensor) for tensor in set(kept))
+        if options[level] == [everything] != [chosen]:
+            raise ConfigError(
+                f"keep.{name}: {space.accelerator.name} keeps every tensor there; bypass: searched "
+                "in its file leaves the choice open."
+            )
         if chosen not in options[level]:
             raise ConfigError(
                 f"keep.{name}: {space.accelerator.name} does not leave it open to keep "

@@ -44,7 +44,7 @@ class Request:
         gap: a proof stops when the mapping is certainly within this share of the optimum.
         top: how many of the best mappings a proof finds.
         keep: tensors that a level keeps, where the machine leaves that open.
-        threads: how many work on a proof at a time; None: one per processor, at most four.
+        threads: 1: a proof and the search beside it take turns; None: each has a thread.
         pad: search the workload with sizes padded where that is better.
         factors: `perfect` or `imperfect`, in place of what the accelerator says.
         explain: also prove what holds a proven optimum up.

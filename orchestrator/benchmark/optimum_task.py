@@ -75,14 +75,12 @@ class Proven:
 
 def prove_optimum(
     proof: Proof,
-    threads: int | None = 1,
     after_step: Callable[[AnyProof], None] | None = None,
 ) -> Proven:
     """Makes a proof, or gets as far as its time allows; it goes on from its file.
 
     Args:
         proof: the proof.
-        threads: how many work at a time, as for a prover; tasks share the cores already.
         after_step: called after every step.
     """
     from costmodel.exact.certificate import certify
@@ -109,7 +107,6 @@ def prove_optimum(
             space,
             objective=proof.objective,
             seconds=proof.seconds,
-            threads=threads,
             after_step=keep,
             earlier=earlier,
         )

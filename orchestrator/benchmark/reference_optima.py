@@ -15,7 +15,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from costmodel.exact.problem import why_not as why_not_of_three_levels
 from costmodel.machines.bounds import algorithmic_minimum, floor, known_optimum
 from costmodel.map_space.map_space import MapSpace
 from mapspace.errors import ConfigError, MapspaceError
@@ -246,9 +245,7 @@ class Optima:
                     so_far = f"a mapping at most {100 * prover.gap:.3g} % above the optimum"
                 self.progress(f"  {name}: {so_far} ({last - started:.0f} of {seconds:g} s)")
 
-        return prove_optimum(
-            replace(self._proof(name), seconds=seconds), threads=None, after_step=after_step
-        )
+        return prove_optimum(replace(self._proof(name), seconds=seconds), after_step=after_step)
 
     def _compile(self, name: str) -> None:
         """Loads compiled code, and says so where it had to be compiled."""
@@ -312,8 +309,6 @@ class Optima:
 
 def _why_not_proven(space: MapSpace) -> str | None:
     """Why no proof is possible that finds the optimum by itself, in one line; None if one is."""
-    if why_not_of_three_levels(space) is None:
-        return None
     # An import of 0.15 s, which where the store has all proofs nothing else needs.
     from costmodel.exact_any.choice import why_not_proven
 

@@ -109,7 +109,7 @@ def compare_bypass(
         ConfigError: an unknown name, a machine or workload that admits no proof, or a single
             workload without feasible mapping.
     """
-    from costmodel.exact_any.choice import functions_of_proof, load_prover, why_not_proven
+    from costmodel.exact_any.choice import FUNCTIONS, load_prover, why_not_proven
 
     (name, layers), device, _ = together(
         lambda: load_network(source) if network else ("", [(load_workload(source), 1)]),
@@ -125,7 +125,7 @@ def compare_bypass(
     where = name or layers[0][0].name
     live.line(f"proving what bypass is worth for {where} on {device.name}")
     first = MapSpace(layers[0][0], device)
-    with live.preparing("loading the exact search", functions=functions_of_proof(first)):
+    with live.preparing("loading the exact search", functions=FUNCTIONS):
         load_prover(first)
     started = time.monotonic()
     found: list[BypassLayer] = []

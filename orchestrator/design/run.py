@@ -226,7 +226,7 @@ class DesignExperiment(Experiment[DesignPlan, DesignResults]):
         )
         self.made += len(chunks)
         if chunks:
-            from costmodel.exact.loading import load_compiled
+            from costmodel.exact_any.choice import load_compiled
 
             # Workers then find everything compiled, instead of each compiling it.
             load_compiled()

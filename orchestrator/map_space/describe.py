@@ -207,12 +207,12 @@ def _prove(
 
     The third says whether the store had it.
     """
-    from costmodel.exact_any.choice import functions_of_proof, load_prover, prove, why_not_proven
+    from costmodel.exact_any.choice import FUNCTIONS, load_prover, prove, why_not_proven
 
     reason = why_not_proven(space)
     if reason is not None:
         return None, reason, False
-    with live.preparing("loading the exact search", functions=functions_of_proof(space)):
+    with live.preparing("loading the exact search", functions=FUNCTIONS):
         load_prover(space)
 
     # The Ctrl-C that ended the sampling does not end the proof, which takes a moment.

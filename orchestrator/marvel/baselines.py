@@ -20,7 +20,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from costmodel.exact.problem import divisors_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro.distinct_blocks import LAYOUTS, Layer, data_movement_cost, footprint_elements
 from costmodel.maestro.mappings import (
@@ -34,6 +33,7 @@ from costmodel.maestro.mappings import (
 from costmodel.maestro.on_chip_search import OBJECTIVES, model_of
 from costmodel.maestro.on_chip_tables import PERMUTATIONS, tile_pairs
 from costmodel.maestro.platform import PlacedTile
+from costmodel.tile_chains.lattice import divisors_of
 from orchestrator.marvel.rows import Result, memory_of
 
 _BATCH = 1 << 13

@@ -12,13 +12,13 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.exact.problem import divisors_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipOptimum, on_chip_search
 from costmodel.maestro.distinct_blocks import Layer
 from costmodel.maestro.mappings import TILED_COLUMNS
 from costmodel.maestro.model import MaestroModel
 from costmodel.maestro.on_chip_search import OBJECTIVES, model_of
+from costmodel.tile_chains.lattice import divisors_of
 from orchestrator.marvel.baselines import JointSpace, placed
 from orchestrator.marvel.rows import Result, scaled
 

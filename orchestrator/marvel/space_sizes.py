@@ -22,11 +22,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from costmodel.exact.problem import divisors_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipOptimum, Pruning
 from costmodel.maestro.distinct_blocks import LAYOUTS, Layer
 from costmodel.maestro.off_chip import OffChipOptimum
+from costmodel.tile_chains.lattice import divisors_of
 
 LOOP_ORDERS = math.factorial(7)
 ALL_LAYOUTS = math.factorial(4) * math.factorial(3) * math.factorial(3)

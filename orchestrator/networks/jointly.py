@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from costmodel.costs import Objective
-from costmodel.exact_any.weighted import Point, step_of
+from costmodel.exact_any.weighted import STEP, Point
 from orchestrator.networks.layer_lines import LayerLines, Weight
 from orchestrator.networks.lines import NEAR, Corner, Cut, Limit, lower_bound, value_of
 
@@ -104,7 +104,6 @@ class Jointly:
         self._seconds, self._gap, self._say, self._stop = seconds, gap, say, stop
         self._started = time.monotonic()
         self._cuts: dict[Weight, Cut] = {}
-        self._step = max(step_of(layer.space) for layer in self.layers)
         self._best: tuple[Fraction, Choice] | None = None
         self._consider(None)
         self._consider(Fraction(0))
@@ -320,7 +319,7 @@ class Jointly:
         return self._rounded(power * energy / cycles)
 
     def _rounded(self, weight: Fraction) -> Fraction:
-        return round(weight / self._step) * self._step
+        return round(weight / STEP) * STEP
 
     def _weight_at(self, corner: Corner) -> Fraction | None:
         """A weight between the two lines of a corner; None where there is none."""
@@ -338,9 +337,7 @@ class Jointly:
             candidates.append(self._rounded(power * corner.energy / corner.cycles))
         if t1 < t0 and e1 > e0:
             candidates.append(self._rounded((e1 - e0) / (t0 - t1)))
-        candidates += [
-            self._rounded((low + high) / 2) if high is not None else max(self._step, 2 * low)
-        ]
+        candidates += [self._rounded((low + high) / 2) if high is not None else max(STEP, 2 * low)]
         for weight in candidates:
             if weight > low and (high is None or weight < high) and weight not in self._cuts:
                 return weight

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from costmodel.exact_any.choice import is_older, load_prover
+from costmodel.exact_any.choice import load_prover
 from costmodel.exact_any.front import prove_front
 from costmodel.exact_any.known import SLACK
 from costmodel.exact_any.weighted import LeastSum, Line, Point, point_of
@@ -115,7 +115,7 @@ class LayerLines:
     def settle(self, weight: Weight, seconds: float) -> None:
         """Proves the least energy, or the fewest cycles, to the end, where ties are broken.
 
-        Proofs on any hierarchy break those of cycles; of energy a weight that is hardly any does.
+        Proofs break those of cycles; of energy a weight that is hardly any does.
 
         Args:
             weight: 0 or none.
@@ -125,7 +125,7 @@ class LayerLines:
         if not line.proven:
             return
         self._settled.add(weight)
-        if weight is not None and line.point is not None and not is_older(self.space):
+        if weight is not None and line.point is not None:
             hardly = line.bound * HARDLY / line.point.cycles
             self.prove(round(hardly * 2**80) / Fraction(2**80), min(seconds, SLICE))
 

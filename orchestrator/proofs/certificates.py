@@ -177,10 +177,10 @@ def _load(certificate: Certificate) -> None:
 def _look_again(certificate: Certificate, seconds: float | None) -> SecondLook:
     """What the second program says of a certificate.
 
-    Energies of the proof on any hierarchy are sums in floating point, which exact ones are within
-    1e-11 of. Of buffers side by side the order that the mapping has is looked at.
+    Energies of proofs are sums in floating point, which exact ones are within 1e-11 of; those of
+    the first formats are exact. Of buffers side by side the order of the mapping is looked at.
     """
-    from costmodel.exact.certificate import NEST_FORMAT, ORDERS_FORMAT
+    from costmodel.exact.certificate import FORMAT, ORDERS_FORMAT
     from costmodel.independent.check import Claim, look_again
     from costmodel.independent.counting import why_not_counted
     from costmodel.loop_nest.records import record_code
@@ -189,7 +189,7 @@ def _look_again(certificate: Certificate, seconds: float | None) -> SecondLook:
     why = why_not_counted(certificate.workload, certificate.machine)
     if why is not None:
         raise ConfigError(f"independent: {why}, which the second program does not count.")
-    rounded = certificate.format in (NEST_FORMAT, ORDERS_FORMAT)
+    rounded = certificate.format in (FORMAT, ORDERS_FORMAT)
     space = MapSpace(certificate.workload, certificate.machine)
     one, code = space.in_order(record_code(space, certificate.record))
     unit = Fraction(certificate.unit_pj)

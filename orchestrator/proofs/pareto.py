@@ -172,7 +172,7 @@ def front(
             are not positive.
         DataError: no mapping was found in time.
     """
-    from costmodel.exact_any.choice import functions_of_proof, load_prover, why_not_proven
+    from costmodel.exact_any.choice import FUNCTIONS, load_prover, why_not_proven
     from costmodel.exact_any.front import Front as Known
     from costmodel.exact_any.front import search_front
     from costmodel.loop_nest.records import mapping_record
@@ -198,7 +198,7 @@ def front(
         if (reason := why_not_proven(space)) is not None:
             raise ConfigError(reason)
         live.line(f"proving the front of {space.workload.name} on {space.accelerator.name}")
-        with live.preparing("loading the exact search", functions=functions_of_proof(space)):
+        with live.preparing("loading the exact search", functions=FUNCTIONS):
             load_prover(space)
         started = time.monotonic()
         first = _first_mappings(space, seconds)
@@ -231,14 +231,11 @@ def front(
 
 def _first_mappings(space: MapSpace, seconds: float | None) -> list[Codes]:
     """What structured search finds soon for one objective after another: a proof rules out more."""
-    from costmodel.exact_any.front import follows_elements
     from costmodel.loop_nest.model import LoopNestModel
     from searchers import Evaluator
     from searchers.structured import Structured, StructuredOptions
 
     found: list[Codes] = []
-    if follows_elements(space):
-        return found  # that proof takes no longer than a search
     for objective in FIRST_OBJECTIVES:
         limit = None if seconds is None else seconds * FIRST_SHARE
         evaluator = Evaluator(

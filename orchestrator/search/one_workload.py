@@ -59,7 +59,7 @@ def search(request: Request, stream: TextIO | None = None) -> SearchResult:
         ConfigError: an unknown name or a value that is not allowed.
         MapspaceError: no feasible mapping was found.
     """
-    from costmodel.exact.loading import load_compiled
+    from costmodel.exact_any.choice import load_compiled
     from orchestrator.search.padding_advice import advice
     from orchestrator.search.padding_trials import pad, padded
 
@@ -424,10 +424,10 @@ def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searche
         ConfigError: an unknown searcher, or a value that is not allowed.
     """
     import searchers
-    from costmodel.exact_any.choice import functions_of_proof
+    from costmodel.exact_any.choice import FUNCTIONS
     from costmodel.loop_nest.model import LoopNestModel
     from orchestrator.runs.search_context import context_for
-    from searchers.first_use import load_proof
+    from searchers.first_use import FirstUse
 
     def make() -> searchers.Searcher:
         if request.workers is None or request.islands is not None:
@@ -450,12 +450,12 @@ def prepare(request: Request, name: str, space: MapSpace, live: Live) -> searche
     is_exact = issubclass(kind, _exact())
     # What bounds the result is compiled with the rest, not behind the search without a word.
     is_bounded = not is_exact and _is_bounded(request, method(request, space)[1])
-    functions = functions_of_proof(space) if is_exact else kind.functions
+    functions = FUNCTIONS if is_exact else kind.functions
     if is_bounded and functions is not None:
-        functions += functions_of_proof(space)
+        functions += FUNCTIONS
     with live.preparing(kind.preparation, functions=functions):
         if is_bounded:
-            load_proof(space)
+            FirstUse()
         searcher = make()
         if isinstance(searcher, _exact()):  # it has loaded its code in being made, but for its walk
             if request.seconds is not None and searcher.waits_for_walk:
@@ -482,7 +482,7 @@ def _bound(request: Request, space: MapSpace, best: Any, *, in_time: bool) -> An
     """Bounds what another searcher found, from its result on, for a while."""
     from costmodel.exact_any.choice import make_prover
 
-    prover = make_prover(space, objective=request.objective, threads=request.threads, build=False)
+    prover = make_prover(space, objective=request.objective, build=False)
     prover.offer(best[None])
     prover.run(BOUND_IN_TIME_SECONDS if in_time else BOUND_SECONDS)
     return prover

@@ -29,8 +29,9 @@ MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 # The most that all padded problems may take, and each of them.
 PADDING_SECONDS = 20.0
 PROBLEM_SECONDS = 1.0
-# Where no proof is possible.
-SEARCH_ITERATIONS = 20_000
+# Where no proof is possible, and before each proof.
+SEARCH_ITERATIONS, FIRST_ITERATIONS = 20_000, 2000
+FIRST_SECONDS = 0.05
 
 
 def candidates(size: int) -> list[int]:
@@ -123,7 +124,7 @@ def _least(
 ) -> float:
     """The objective of the best mapping; inf where none was found in time."""
     from costmodel.exact.infeasible import why_infeasible
-    from costmodel.exact_any.choice import is_older, load_prover, make_prover, why_not
+    from costmodel.exact_any.choice import load_prover, make_prover, why_not
     from costmodel.loop_nest.model import LoopNestModel
     from costmodel.map_space.map_space import MapSpace
 
@@ -135,22 +136,14 @@ def _least(
     except ConfigError:
         return math.inf  # too large for exact counts, say
     if obstacle is not None:
-        return _searched(request, space, PROBLEM_SECONDS).best_loss
+        return _searched(request, space, SEARCH_ITERATIONS, PROBLEM_SECONDS).best_loss
     load_prover(space)
     deadline = time.monotonic() + PROBLEM_SECONDS
-    older = is_older(space)
-    prover = make_prover(
-        space,
-        objective=request.objective,
-        keep=request.keep,
-        threads=request.threads,
-        build=older,
-    )
-    if not older:
-        # On other hierarchies a proof that is cut off may have come to no mapping by itself.
-        first = _searched(request, space, PROBLEM_SECONDS / 4).best_code
-        if first is not None:
-            prover.offer(first[None])
+    prover = make_prover(space, objective=request.objective, keep=request.keep, build=False)
+    # A proof that is cut off may have come to no mapping by itself.
+    first = _searched(request, space, FIRST_ITERATIONS, FIRST_SECONDS).best_code
+    if first is not None:
+        prover.offer(first[None])
     while not prover.finished and time.monotonic() < deadline and not stop():
         prover.step()
     codes = prover.codes()[:1]
@@ -159,7 +152,9 @@ def _least(
     return float(LoopNestModel().evaluate(space, codes).objective(request.objective)[0])
 
 
-def _searched(request: Request, space: MapSpace, seconds: float) -> searchers.Evaluator:
+def _searched(
+    request: Request, space: MapSpace, iterations: int, seconds: float
+) -> searchers.Evaluator:
     """What the structured search finds."""
     import searchers
     from costmodel.loop_nest.model import LoopNestModel
@@ -168,7 +163,7 @@ def _searched(request: Request, space: MapSpace, seconds: float) -> searchers.Ev
         LoopNestModel(),
         space,
         objective=request.objective,
-        iterations=SEARCH_ITERATIONS,
+        iterations=iterations,
         seconds=seconds,
     )
     searchers.make("structured", space, seed=request.seed).run(evaluator)

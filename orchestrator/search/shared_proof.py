@@ -1,6 +1,6 @@
 """A proof shared out over Ray: pieces by kept tensors and spatial factors, and parts of long ones.
 
-For three levels a piece is a run of units, on any hierarchy floors, chains or a share of a search.
+A piece is floors, chains or a share of a search.
 What it ends with does not depend on the number of workers (the lemma of shares,
 docs/inside/shared-proofs.md).
 """
@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from costmodel.costs import Objective
-from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, Limit, Pool, Waiting
-from costmodel.exact.shared_units import AnyUnits, AnyUnitsSettled, SharedUnits, UnitProver
-from costmodel.exact_any.choice import is_bounded_only, is_older
-from costmodel.exact_any.pieces import Piece, PieceProver, Settled, Walk
+from costmodel.exact_any.choice import is_bounded_only
+from costmodel.exact_any.pieces import Piece, Settled, Walk
 from costmodel.exact_any.shared_prover import MOST_WALKS, MOST_WORKERS, SharedProver
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.affine import Workload
@@ -38,8 +35,7 @@ if TYPE_CHECKING:
 FIRST_SAMPLES = 16
 """Mappings at random per tiling that is asked for beside the best one."""
 
-AnyPiece = Piece | Walk | AnyUnits
-AnySettled = Settled | AnyUnitsSettled
+AnyPiece = Piece | Walk
 
 
 class Problem(NamedTuple):
@@ -51,13 +47,9 @@ class Problem(NamedTuple):
     keep: Mapping[str, Sequence[str]] | None
     top: int = 1
 
-    def prover(self) -> PieceProver | UnitProver:
+    def prover(self) -> WalkingProver:
         """Settles pieces of it."""
         space = MapSpace(self.workload, self.accelerator)
-        if is_older(space):
-            return UnitProver(
-                space, objective=self.objective, keep=self.keep, top=self.top, threads=1
-            )
         return WalkingProver(space, objective=self.objective, keep=self.keep, top=self.top)
 
 
@@ -68,31 +60,27 @@ class Given(NamedTuple):
     pieces: Sequence[tuple[int, AnyPiece, Limit]] = ()
 
 
-def settle(given: Given) -> list[AnySettled]:
+def settle(given: Given) -> list[Settled]:
     """Settles pieces; a worker keeps the prover of the last problem."""
     problem = given.problem
     key = (problem.workload.hash, problem.accelerator.hash, *map(repr, problem[2:]))
     if key not in _provers:
         _provers.clear()
         _provers[key] = prover = problem.prover()
-        if isinstance(prover, PieceProver):
-            prover.get_ready()
-    # Whoever made the pieces has made them for this prover.
-    return [
-        _whole(_provers[key].settle(cast(Any, piece), limit)) for _, piece, limit in given.pieces
-    ]
+        prover.get_ready()
+    return [_whole(_provers[key].settle(piece, limit)) for _, piece, limit in given.pieces]
 
 
-def _whole(work: Generator[None, None, AnySettled]) -> AnySettled:
+def _whole(work: Generator[None, None, Settled]) -> Settled:
     while True:
         try:
             next(work)
         except StopIteration as done:
-            settled: AnySettled = done.value
+            settled: Settled = done.value
             return settled
 
 
-_provers: dict[tuple[str, ...], PieceProver | UnitProver] = {}
+_provers: dict[tuple[str, ...], WalkingProver] = {}
 
 
 class OnRay:
@@ -104,7 +92,7 @@ class OnRay:
         Workers get ready while the driver lists what is to be settled.
         """
         self._problem = problem
-        self._tasks: Tasks[Given, list[AnySettled]] = Tasks(
+        self._tasks: Tasks[Given, list[Settled]] = Tasks(
             settle, [Given(problem)] * workers, cores=workers
         )
         self._workers, self._waiting = workers, Waiting[AnyPiece]()
@@ -185,17 +173,16 @@ class SharedExact(Exact):
         """
         super().__init__(space, options, seed=seed, context=context)
         self.await_walk()
-        older = is_older(space)
-        shared = SharedUnits if older else partial(SharedProver, walks=MOST_WALKS)
-        prover: AnyProof = shared(
+        prover = SharedProver(
             space,
             pool,
+            walks=MOST_WALKS,
             objective=context.objective,
             keep=options.keep,
             top=options.top,
             build=False,
         )
-        if options.top > 1 and not older:
+        if options.top > 1:
             # Until so many are known every piece would be worth the while.
             rng = np.random.default_rng(seed)
             prover.offer(space.sample(rng, FIRST_SAMPLES * options.top, feasible=True))
@@ -230,7 +217,7 @@ def shared_exact(
     )
     pool: Pool[Any, Any]
     if request.workers == 1:
-        pool = Here(cast(Any, problem.prover()))
+        pool = Here(problem.prover())
     else:
         start_ray()
         pool = OnRay(problem, request.workers)

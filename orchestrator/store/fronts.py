@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel.exact.pareto import FrontPoint
+from costmodel.exact_any.front import FrontPoint
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import mapping_record
 from costmodel.problems.affine import Workload

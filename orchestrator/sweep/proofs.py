@@ -33,8 +33,9 @@ from orchestrator.store.folder import Store
 from orchestrator.store.proofs import keep_proof, read_proofs
 
 PROOFS_FOLDER = "proofs"
-# Cost queries of the search for a mapping where the proof has none in its time: a moment.
-SEARCH_ITERATIONS = 5000
+# Cost queries of the search before each proof, from which most proofs take a third less: some
+# hundredths of a second. Walks of small spaces end at once and begin anew; such proofs are short.
+FIRST_ITERATIONS, FIRST_SECONDS = 2000, 0.05
 # And where no proof can treat the machine.
 SEARCHED_ITERATIONS = 100_000
 # Between two writes of the same object.
@@ -106,6 +107,7 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
         store: where the certificate is kept; None: nowhere.
     """
     from costmodel.exact.certificate import certify
+    from costmodel.exact.infeasible import why_infeasible
     from costmodel.exact_any.choice import load_prover, make_prover, why_not_proven
 
     started = time.perf_counter()
@@ -124,18 +126,19 @@ def prove_problem(problem: Problem, limit_seconds: float, store: Store | None = 
         reason = str(error)
     if reason is not None:
         return proof("unsupported", reason=reason)
+    if (reason := why_infeasible(space)) is not None:
+        return proof("infeasible", reason=reason)
     load_prover(space)
     # Loading what is compiled takes a busy machine seconds, and is no proof's time.
     started = time.perf_counter()
     try:
         if problem.weight is not None:
             return proof(**_least_sum(space, problem.weight, limit_seconds))
-        # Tasks share the cores already.
-        prover = make_prover(space, objective=problem.objective, threads=1)
+        prover = make_prover(space, objective=problem.objective, build=False)
+        first_seconds = min(FIRST_SECONDS, limit_seconds)
+        prover.offer(_searched(space, problem.objective, FIRST_ITERATIONS, first_seconds))
         while not prover.finished and time.perf_counter() - started < limit_seconds:
             prover.step()
-        if prover.best_outcome is None:
-            prover.offer(_searched(space, problem.objective, SEARCH_ITERATIONS))
         if prover.finished and prover.best_outcome is None:
             return proof("infeasible", reason=f"No mapping of {space.workload.name} is feasible.")
         certificate = certify(prover, time.perf_counter() - started)
@@ -165,7 +168,7 @@ def _least_sum(space: MapSpace, weight: Fraction, limit_seconds: float) -> dict[
     from costmodel.exact_any.weighted import least_sum
     from costmodel.loop_nest.records import mapping_record
 
-    line = least_sum(space, weight, seconds=limit_seconds, threads=1)
+    line = least_sum(space, weight, seconds=limit_seconds)
     if line.point is None and line.proven:
         return {
             "status": "infeasible",
@@ -239,7 +242,7 @@ def _best_known(space: MapSpace, objective: Objective, limit_seconds: float) -> 
 def _searched(
     space: MapSpace, objective: Objective, iterations: int, seconds: float | None = None
 ) -> Codes:
-    """`[0 or 1, D]` a good mapping, where a proof has none."""
+    """`[0 or 1, D]` a good mapping."""
     import searchers
 
     evaluator = searchers.Evaluator(

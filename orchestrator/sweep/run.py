@@ -143,7 +143,7 @@ class SweepExperiment(Experiment[SweepPlan, SweepResults]):
         if not missing:
             return proofs
         self.say(_begin_line(plan, len(problems), len(missing)))
-        from costmodel.exact.loading import load_compiled
+        from costmodel.exact_any.choice import load_compiled
 
         # Workers then find everything compiled, instead of each compiling it.
         load_compiled()

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.exact.problem import divisors_of
 from costmodel.maestro.mappings import TILED, P, Q
 from costmodel.maestro.on_chip import CLUSTERS, ORDER, OnChipSpace
 from costmodel.maestro.on_chip_tables import PERMUTATIONS
@@ -29,6 +28,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.affine import Workload
 from costmodel.problems.bits import check_words
 from costmodel.problems.workload_families import cnn
+from costmodel.tile_chains.lattice import divisors_of
 from mapspace.errors import ConfigError
 
 Array = npt.NDArray[np.int64]

@@ -42,10 +42,9 @@ from costmodel import MapSpace, accelerator, workload
 from costmodel.costs import Objective
 from costmodel.exact.face import AnyProof
 from costmodel.exact.pool import Here, InOrder, Limit, Waiting
-from costmodel.exact.shared_units import SharedUnits, UnitProver
 from costmodel.exact_any import apart, pieces
 from costmodel.exact_any.chain_bounds import Opened
-from costmodel.exact_any.choice import is_older, load_prover, make_prover
+from costmodel.exact_any.choice import load_prover, make_prover
 from costmodel.exact_any.held import is_large
 from costmodel.exact_any.pieces import MOST_BYTES, Piece, Settled, Walk
 from costmodel.exact_any.shared_prover import MOST_WALKS, SharedProver
@@ -88,7 +87,7 @@ class Merging(InOrder[Any, Any]):
         limits: the numbers of limits, with which each piece was dealt, and known before its merge.
     """
 
-    def __init__(self, pool: Measured, proof: SharedProver | SharedUnits) -> None:
+    def __init__(self, pool: Measured, proof: SharedProver) -> None:
         """Has dealt nothing."""
         super().__init__(pool)
         self._measured, self._proof = pool, proof
@@ -150,7 +149,7 @@ class Measured(Here[Any, Any]):
         begun: the processor time when the first was dealt.
     """
 
-    def __init__(self, worker: Filling | Units) -> None:
+    def __init__(self, worker: Filling) -> None:
         """Has settled nothing."""
         super().__init__(worker)
         self.worker, self.spent, self.in_vain = worker, 0.0, 0.0
@@ -412,29 +411,8 @@ class Simulation:
         return seconds + (fill if missing else 0.0)
 
 
-class Units(UnitProver):
-    """Settles units.
-
-    Attributes:
-        ready: seconds that it takes a worker to fill its tables.
-    """
-
-    def __init__(self, space: MapSpace, objective: Objective) -> None:
-        """Fills its tables."""
-        started = time.process_time()
-        super().__init__(space, objective=objective, threads=1)
-        self.ready = time.process_time() - started
-
-
-def parts(
-    space: MapSpace, objective: Objective
-) -> tuple[Measured, Merging, SharedProver | SharedUnits]:
+def parts(space: MapSpace, objective: Objective) -> tuple[Measured, Merging, SharedProver]:
     """A proof shared out, its tables or list left to its first steps, and who measures it."""
-    if is_older(space):
-        pool = Measured(Units(space, objective))
-        units = SharedUnits(space, pool, objective=objective, build=False)
-        units._pieces = merging = Merging(pool, units)
-        return pool, merging, units
     pool = Measured(Filling(space, objective))
     proof = SharedProver(space, pool, objective=objective, build=False, walks=MOST_WALKS)
     proof._pieces = merging = Merging(pool, proof)
@@ -479,11 +457,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         found["large"] = any(is_large(one.shape) for one in worker._orders)
         found["kept"] = 1 if found["large"] else max(1, MOST_BYTES // worker.largest)
         found["fresh"], found["warm"] = worker.fresh, worker.warm
-    beside = "units" if is_older(space) else "walk"
     found["lengths"] = [
         Length(
             one.after,
-            str(one.tables[0]) if isinstance(one.tables, tuple) else beside,
+            str(one.tables[0]) if isinstance(one.tables, tuple) else "walk",
             said(one.tables),
             pool.seconds.get(number, 0.0),
             one.dropped,
@@ -496,7 +473,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     found["alone"] = {"seconds": options.alone, "gap": 0.0}
     if options.alone is None:
         found["alone"] = run(
-            make_prover(space, objective=objective, threads=1, build=False), first, options.seconds
+            make_prover(space, objective=objective, build=False), first, options.seconds
         )
     return found
 

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workload
-from costmodel.exact.prover import Prover
 from costmodel.exact_any.choice import make_prover
+from costmodel.exact_any.prover import AnyProver
 from costmodel.machines.accelerators import Accelerator
 from searchers import Evaluator, Searcher, make, structured
 from searchers.compiled.structured_walk import walk
@@ -65,7 +65,7 @@ def optimum(space: MapSpace) -> float:
     known = known_optimum(space.workload, space.accelerator)
     if known is not None:
         return known
-    prover = Prover(space, threads=1)
+    prover = AnyProver(space)
     while not prover.finished:
         prover.step()
     best = LoopNestModel().evaluate(space, prover.codes())
@@ -114,7 +114,7 @@ def measure(machine: Accelerator, seeds: int, seconds: float) -> None:
 
 def least_known(space: MapSpace) -> tuple[float, bool]:
     """The least EDP after a proof of some seconds and a longer search; whether it is proven."""
-    prover = make_prover(space, objective="edp", threads=1)
+    prover = make_prover(space, objective="edp")
     prover.run(PROOF_SECONDS)
     evaluator = Evaluator(LoopNestModel(), space, seconds=KNOWN_SECONDS, clock=time.process_time)
     make("structured", space, seed=1_000).run(evaluator)

@@ -48,8 +48,15 @@ def test_a_result_is_what_the_command_prints(
 ) -> None:
     result = ms.search(SMALL, **options)
     there = answer(capsys, "search", SMALL, *arguments)
-    assert list(result.to_dict()) == list(there)
-    assert steady(result.to_dict()) == steady(there)
+    here = result.to_dict()
+    assert list(here) == list(there)
+    if "top" in options:
+        # Of mappings that are equal any may be found.
+        for found in (here, there):
+            found["top"] = [(one["energy_pj"], one["latency_cycles"]) for one in found["top"]]
+        kept = ("top", "proven", "energy_pj", "latency_cycles", "space")
+        here, there = ({key: found[key] for key in kept} for found in (here, there))
+    assert steady(here) == steady(there)
 
 
 def test_padding_is_part_of_the_result(capsys: pytest.CaptureFixture[str]) -> None:

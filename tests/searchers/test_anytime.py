@@ -12,7 +12,7 @@ import pytest
 
 from costmodel import LoopNestModel, MapSpace, accelerator, known_optimum, workload
 from costmodel.costs import Costs, Objective
-from costmodel.exact.loading import load_compiled
+from costmodel.exact_any.choice import load_compiled
 from orchestrator.answers.request import Request
 from orchestrator.search.one_workload import search
 from searchers import Evaluator, make
@@ -255,7 +255,7 @@ def test_a_budget_of_time_begins_when_all_is_compiled(
 ) -> None:
     """The first search of an installation has its answer at once unless it has little time."""
     monkeypatch.setattr(_CompiledElsewhere, "awaited", False)
-    monkeypatch.setattr("searchers.exact.load_proof", _CompiledElsewhere)
+    monkeypatch.setattr("searchers.exact.FirstUse", _CompiledElsewhere)
     progress = io.StringIO()
     found = search(Request(workload="gemm:M=64,N=64,K=64", seconds=seconds), progress)
     assert found.proven

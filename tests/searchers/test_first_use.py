@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from costmodel.exact import loading
-from costmodel.exact_any import prover
+from costmodel.exact_any.choice import FUNCTIONS
 from searchers import first_use
 from searchers.first_use import FirstUse
 from searchers.gradient import Gradient
 
-PROOF, STRUCTURED = first_use._PROOF_IS_THERE, first_use._STRUCTURED_IS_THERE
+STRUCTURED = first_use._STRUCTURED_IS_THERE
 
 
 @pytest.fixture
@@ -41,7 +40,8 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], FirstUse
         monkeypatch.setattr(first_use, "_start", start)
         monkeypatch.setattr(first_use, "_worth_it", lambda *_: True)
         monkeypatch.setattr(first_use, "_others", [])
-        found = FirstUse(lambda: None)
+        monkeypatch.setattr(first_use, "load_compiled", lambda: None)
+        found = FirstUse()
         found.go_on = started[0].stdin  # type: ignore[attr-defined]
         return found
 
@@ -59,12 +59,10 @@ Beside = Callable[[str], FirstUse]
 
 def test_structured_is_there_when_the_other_says_so(beside: Beside) -> None:
     wait = "sys.stdin.readline()"
-    code = f"{wait}; say({PROOF!r}); {wait}; say({STRUCTURED!r}); {wait}; print('ended')"
+    code = f"{wait}; say(b'more\\n'); {wait}; say({STRUCTURED!r}); {wait}; print('ended')"
     use = beside(code)
     assert not use.structured_is_there
     go_on(use)
-    assert use._other is not None
-    assert use._other.awaits(PROOF)
     assert not use.structured_is_there
     go_on(use)
     use.await_structured()  # though it has not ended
@@ -74,8 +72,8 @@ def test_structured_is_there_when_the_other_says_so(beside: Beside) -> None:
 def test_many_searches_share_the_other_process(beside: Beside) -> None:
     """Of one process: each search would start another one while that is still compiling."""
     wait = "sys.stdin.readline()"
-    first = beside(f"{wait}; say({PROOF!r}); {wait}; say({STRUCTURED!r}); {wait}")
-    others = [FirstUse(lambda: None) for _ in range(3)]
+    first = beside(f"{wait}; {wait}; say({STRUCTURED!r}); {wait}")
+    others = [FirstUse() for _ in range(3)]
     assert {id(use._other) for use in others} == {id(first._other)}
     go_on(first)
     go_on(first)
@@ -95,16 +93,15 @@ def test_one_process_alone_compiles_the_rest(
 ) -> None:
     monkeypatch.setattr(first_use, "cache_folder", lambda: tmp_path)
     loaded = list[str]()
-    monkeypatch.setattr(first_use, "load_compiled", lambda: loaded.append("three"))
+    monkeypatch.setattr(first_use, "load_compiled", lambda: loaded.append("proof"))
     monkeypatch.setattr(first_use, "_compile_structured", loaded.append)
-    monkeypatch.setattr(prover, "load_compiled", lambda: loaded.append("any"))
     monkeypatch.setattr(os, "nice", lambda _: None)
     with first_use._alone() as alone:
         assert alone
         first_use.compile_rest()
     assert loaded == []
     first_use.compile_rest()
-    assert loaded == ["three", "eyeriss", "any"]
+    assert loaded == ["eyeriss", "proof"]
 
 
 def test_an_interruption_in_a_terminal_leaves_the_other_process_alone() -> None:
@@ -116,11 +113,8 @@ def test_an_interruption_in_a_terminal_leaves_the_other_process_alone() -> None:
 
 
 COUNTS = """
-import sys
 from numba.core import event
-import searchers.first_use as first_use
-from costmodel.exact import loading
-from costmodel.exact_any import prover
+from costmodel.exact_any.choice import FUNCTIONS
 class Counts(event.Listener):
     def on_start(self, event):
         global count
@@ -128,7 +122,7 @@ class Counts(event.Listener):
     def on_end(self, event): pass
 count = 0
 event.register("numba:compile", Counts())
-getattr({"three": loading, "any": prover}[sys.argv[1]], "load_compiled")()
+load_compiled()
 print(count)
 """
 
@@ -139,12 +133,10 @@ def with_cache(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("kind", ["three", "any"])
-def test_the_counter_has_about_the_right_total(kind: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", COUNTS, kind]
+def test_the_counter_has_about_the_right_total(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", COUNTS]
     done = subprocess.run(words, env=with_cache(tmp_path), capture_output=True, text=True)
-    said = {"three": loading.FUNCTIONS, "any": prover.FUNCTIONS}[kind]
-    assert int(done.stdout) == pytest.approx(said, rel=0.2), done.stderr
+    assert int(done.stdout) == pytest.approx(FUNCTIONS, rel=0.2), done.stderr
 
 
 @pytest.mark.slow
@@ -157,7 +149,7 @@ def test_a_gradient_search_has_a_total_that_it_keeps_to(tmp_path: Path) -> None:
     said = re.findall(r"([\d,]+) of about ([\d,]+) functions", done.stderr)
     assert said
     # With what bounds the result, which was compiled behind the search without a word.
-    most = Gradient.functions + loading.FUNCTIONS
+    most = Gradient.functions + FUNCTIONS
     assert {total for _, total in said} == {str(most)}
     assert int(said[-1][0]) > 0.8 * Gradient.functions
 

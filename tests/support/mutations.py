@@ -111,7 +111,6 @@ NESTS = "costmodel/loop_nest/nest_tables.py"
 NUMBERED = "np.arange(batch * 2 * levels).reshape(batch"
 SIZE_FOUND = "to NumPy any negative size is the one to be found"
 FEASIBLE = "costmodel/arrays/feasibility.py"
-EXACT = "costmodel/exact"
 EQUIVALENT: tuple[Unseen, ...] = (
     Unseen(FEASIBLE, "check_fanout", "slot < 0", "slot <= 0", SLOT_0),
     Unseen(FEASIBLE, "check_fanout", "slot < 0", "slot < 1", SLOT_0),
@@ -171,22 +170,6 @@ EQUIVALENT: tuple[Unseen, ...] = (
     Unseen(KERNEL, "_level_cycles", "reading + writing > 0", "reading + writing >= 0", INFINITE),
     Unseen(KERNEL, "_count_instances", "slot >= 0", "slot > 0", SLOT_0),
     Unseen(KERNEL, "_count_instances", "slot >= 0", "slot >= 1", SLOT_0),
-    Unseen(
-        f"{EXACT}/objective.py", "is_below", "1e-14", "1.00000000000001",
-        "fewer pairs are decided in floating point; the exact comparison says the same",
-    ),
-    Unseen(
-        f"{EXACT}/decode.py", "code_of", "tables.spatial_slot[BUFFER] >= 0",
-        "tables.spatial_slot[BUFFER] > 0", SLOT_0,
-    ),
-    Unseen(
-        f"{EXACT}/decode.py", "code_of", "tables.spatial_slot[BUFFER] >= 0",
-        "tables.spatial_slot[BUFFER] >= 1", SLOT_0,
-    ),
-    Unseen(
-        f"{EXACT}/workspace.py", "charges", "fixed=zeros(tensors, 4)",
-        "fixed=zeros(tensors, 5)", "more scratch memory than is read",
-    ),
     Unseen(
         "searchers/annealing.py", "acceptance", "700.0", "701.0", UNDERFLOW,
     ),

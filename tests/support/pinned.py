@@ -15,15 +15,9 @@ from typing import Any
 
 import numpy as np
 from paths import GOLDEN
-from proof_bounds import bounds
 from small_hierarchies import random_hierarchy, random_ports
-from small_problems import random_parts
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.costs import OBJECTIVES
-from costmodel.exact.infeasible import why_infeasible
-from costmodel.exact.pareto import pareto_front
-from costmodel.exact.prover import Prover
 from costmodel.exact_any.prover import AnyProver
 from costmodel.networks.network import read_network
 from costmodel.networks.published_networks import PUBLISHED
@@ -34,8 +28,6 @@ from searchers import SEARCHERS, Evaluator, hyperparameters, make, searcher_clas
 Case = dict[str, Any]
 
 FOLDER = GOLDEN / "pinned"
-# Seeds of problems: seconds even without machine code.
-PROBLEMS = range(34)
 # Banks, keep bits and a mesh: attributes of every kind.
 RICH = {
     "name": "rich",
@@ -57,55 +49,6 @@ def digest(codes: list[np.ndarray]) -> str:
 
 
 # --- proofs
-
-
-def problem(seed: int) -> Case:
-    """A random problem with every rule of the proof."""
-    rng = np.random.default_rng(seed)
-    parts = random_parts(rng)
-    if parts[1]["bypass"] == "searched":
-        # Hops that tensors may pass on their way past a level are another prover's.
-        for level in parts[1]["levels"]:
-            level.pop("hop_energy_pj", None)
-    return {
-        "seed": seed,
-        "workload": parts[0],
-        "accelerator": parts[1],
-        "objective": OBJECTIVES[int(rng.integers(len(OBJECTIVES)))],
-    }
-
-
-def proof(case: Case) -> Case:
-    """What the prover answers, and with how many bounds and leaves."""
-    space = MapSpace(workload(case["workload"]), accelerator(case["accelerator"]))
-    if why_infeasible(space) is not None:
-        return {"infeasible": why_infeasible(space)}
-    prover = Prover(space, objective=case["objective"], threads=1)
-    draws = space.sample(np.random.default_rng(0), 4000)
-    codes = draws[space.feasible(draws)][:20]
-    energy, cycles = bounds(prover, codes)
-    lower = []
-    while not prover.finished:
-        prover.step(bounds=100)
-        lower.append([int(number) for number in prover.lower_outcome])
-    best = Prover(space, objective=case["objective"], threads=1, top=4)
-    while not best.finished:
-        best.step()
-    assert prover.best_outcome is not None
-    found = {
-        "outcome": [int(number) for number in prover.best_outcome],
-        "code": prover.codes()[0].tolist(),
-        "best": [[int(n) for n in outcome or ()] for outcome in best.outcomes(best.codes())],
-        "rounds": prover.rounds,
-        "counts": list(prover.counts.values()),
-        "counts of the best": list(best.counts.values()),
-        "bounds": [energy.sum(axis=0).tolist(), cycles.sum(axis=0).tolist()],
-        "lower": lower[:: max(1, len(lower) // 4)],
-    }
-    if not any(level.read_bandwidth or level.write_bandwidth for level in space.accelerator.levels):
-        front, _ = pareto_front(space)
-        found["front"] = [[point.elements, point.latency_cycles] for point in front]
-    return found
 
 
 def hierarchies() -> Iterator[Case]:
@@ -292,8 +235,6 @@ def write(name: str, content: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    problems = [problem(seed) for seed in PROBLEMS]
-    write("proofs", [{**case, "found": proof(case)} for case in problems])
     write("hierarchies", [[case, hierarchy(case)] for case in hierarchies()])
     write("searches", [{"case": case, "found": search(case)} for case in searches()])
     write("networks", [[name, network(name)] for name in networks()])

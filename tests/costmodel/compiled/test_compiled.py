@@ -195,7 +195,7 @@ def test_the_whole_of_a_module_counts_where_the_module_is_read(toy: Path) -> Non
     ("file", "old", "new", "compiled_anew"),
     [
         ("searchers/compiled/random_numbers.py", "2.0**-53", "2.0**-60", True),
-        ("costmodel/exact/objective.py", "INFINITE = 2**62", "INFINITE = 2**61", True),
+        ("costmodel/tile_chains/descent.py", "ROOM = 1 << 16", "ROOM = 1 << 15", True),
         (
             "mapspace/errors.py",
             "class MapspaceError(",
@@ -217,7 +217,7 @@ def test_this_projects_own_files(
         shutil.copytree(ROOT / package, tmp_path / package)
     users = [
         tmp_path / "searchers/compiled/structured_walk.py",
-        tmp_path / "costmodel/exact/branch_and_bound.py",
+        tmp_path / "costmodel/tile_chains/descent.py",
     ]
     before = [Sources(None).digest(user) for user in users]
     edit(tmp_path / file, old, new)
@@ -229,7 +229,7 @@ def test_installed_among_others_its_own_files_count_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what one installation compiled serves another, and a checkout."""
-    users = ("searchers/compiled/structured_walk.py", "costmodel/exact/branch_and_bound.py")
+    users = ("searchers/compiled/structured_walk.py", "costmodel/tile_chains/descent.py")
     checkout = [Sources(None).digest(ROOT / user) for user in users]
     for package in ("costmodel", "mapspace", "searchers"):
         shutil.copytree(ROOT / package, tmp_path / package)
@@ -242,7 +242,7 @@ def test_installed_among_others_its_own_files_count_alone(
     read = Sources(None)
     assert [read.digest(tmp_path / user) for user in users] == checkout
     assert not read._read.keys() & set(libraries)
-    edit(tmp_path / "costmodel/exact/objective.py", "INFINITE = 2**62", "INFINITE = 2**61")
+    edit(tmp_path / "costmodel/tile_chains/descent.py", "ROOM = 1 << 16", "ROOM = 1 << 15")
     assert [Sources(None).digest(tmp_path / user) for user in users] != checkout
 
 

@@ -12,11 +12,12 @@ from commands import answer, call
 from paths import GOLDEN
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.exact.certificate import certify, prove, read_certificate
-from costmodel.exact.problem import why_not
-from costmodel.exact.prover import Prover
+from costmodel.exact.certificate import certify, read_certificate
 from costmodel.exact.restriction import restriction
 from costmodel.exact.verification import verify
+from costmodel.exact_any.choice import make_prover, prove
+from costmodel.exact_any.choice import why_not_proven as why_not
+from costmodel.exact_any.prover import AnyProver
 from costmodel.loop_nest.records import (
     accelerator_from_record,
     arch_record,
@@ -151,7 +152,7 @@ def test_a_network_names_the_restriction(
 def test_a_restricted_certificate_says_so(
     kept: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert kept["format"] == "mapspace-certificate-2"
+    assert kept["format"] == "mapspace-certificate-3"
     assert kept["keep"] == {"L1": ["Z"], "L2": []}
     assert kept["proven"] is False
     assert kept["proven_under_restriction"] is True
@@ -194,8 +195,8 @@ def test_claims_beyond_the_restriction_are_wrong(
 
 def test_a_mapping_outside_the_restriction_is_not_certified(kept: dict[str, Any]) -> None:
     space = MapSpace(workload(PRODUCT), accelerator("mm256-bypass"))
-    prover = Prover(space, keep={"L1": ("Z",), "L2": ()})
-    other = Prover(space)
+    prover = AnyProver(space, keep={"L1": ("Z",), "L2": ()})
+    other = AnyProver(space)
     other.step()
     with pytest.raises(DataError, match="keeps other tensors"):
         certify(prover, 1.0, other.codes()[0])
@@ -222,6 +223,31 @@ def test_certificates_of_the_first_format_verify(
     for part in words:
         assert part in text
     assert read_certificate(path).proven is (name not in ("unfinished", "kept"))
+
+
+@pytest.mark.parametrize("name", ["resnet-conv4", "kept", "unfinished"])
+def test_certificates_in_whole_units_verify(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the proof for three levels, whose bounds held to the last unit; ties included."""
+    path = OLD / f"second-{name}.json"
+    content = json.loads(path.read_text())
+    assert content["format"] == "mapspace-certificate-2"
+    assert call("verify", str(path)) == 0
+    told = read_certificate(path)
+    for units in ("energy_units", "bound_energy_units"):
+        more = str(int(content[units]) * 1001 // 1000 + 1)
+        wrong = told.model_copy(update={units: more})
+        assert not verify(wrong, make_prover).holds, units
+
+
+def test_what_the_proof_for_three_levels_settled_is_not_taken_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = OLD / "second-unfinished.json"
+    assert json.loads(path.read_text())["progress"]["prover"].startswith("three-levels")
+    assert call("search", "--continue", str(path), "--no-store") == 0
+    said = capsys.readouterr()
+    assert "only its mapping is taken over" in said.err
+    assert "proven optimal" in said.out
 
 
 def test_a_record_of_another_problem_is_wrong(
@@ -258,7 +284,7 @@ def test_every_preset_belongs_to_its_record(name: str) -> None:
 @pytest.mark.parametrize("name", accelerator_names())
 def test_every_machine_that_is_proven_belongs_to_its_record(name: str) -> None:
     device = accelerator(name)
-    if why_not(MapSpace(workload("gemm:M=64,N=64,K=64"), device)) is None:
+    if len(device.levels) == 3 and device.further_key is None and device.levels[0].fanout == 1:
         searched = device.bypass == "searched"
         again = accelerator_from_record(arch_record(device), name=name, bypass=searched)
         assert again.hash == device.hash
@@ -349,16 +375,17 @@ def test_cycles_beyond_64_bits_are_refused_before_a_proof(key: str) -> None:
 def test_more_elements_than_memory_has_words_are_refused() -> None:
     levels = [{"name": "L2", "fanout": 2**61}]
     machine = accelerator({"extends": "mm256", "levels": levels})
-    assert "elements below L2" in str(why_not(MapSpace(workload(PRODUCT), machine)))
+    with pytest.raises(ConfigError, match=r"levels\[1\]\.fanout: .* cannot be counted apart"):
+        prove(MapSpace(workload(PRODUCT), machine))
 
 
 def test_the_lowest_bandwidth_that_is_admitted_is_proven_and_verified() -> None:
-    levels = [{"name": "DRAM", "read_bandwidth": 9 * 4096 / 2**62 * 1.001}]
+    levels = [{"name": "DRAM", "read_bandwidth": 9 * 64 / 2**62 * 1.001}]
     machine = accelerator({"extends": "mm256", "levels": levels})
-    certificate = prove(MapSpace(workload(PRODUCT), machine), objective="latency")
+    certificate = prove(MapSpace(workload("gemm:M=4,N=4,K=4"), machine), objective="latency")
     assert certificate.proven
     assert certificate.latency_cycles > 2**53
-    assert verify(certificate).holds
+    assert verify(certificate, make_prover).holds
 
 
 def test_a_full_disk_leaves_no_half_certificate(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import printed
+from exact_energies import energy_units, exact_outcomes
 from paths import GOLDEN
 from small_hierarchies import random_hierarchy
 from small_problems import random_problem
@@ -20,10 +21,9 @@ from small_problems import random_problem
 import costmodel.independent
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.costs import Objective
-from costmodel.exact.certificate import certify, prove
-from costmodel.exact.decode import exact_outcomes
-from costmodel.exact.energy_units import energy_units
-from costmodel.exact.prover import Prover
+from costmodel.exact.certificate import certify
+from costmodel.exact_any.choice import prove
+from costmodel.exact_any.prover import AnyProver
 from costmodel.independent.check import Claim, SecondLook, look_again
 from costmodel.independent.counting import Counter, tiling_of, why_not_counted
 from costmodel.independent.mappings import Mappings, factorisations, order_count
@@ -50,7 +50,7 @@ FORBIDDEN = {
 
 def claim_of(space: MapSpace, objective: Objective = "edp", **options: Any) -> Claim:
     """What the proof of a space claims."""
-    prover = Prover(space, objective=objective, **options)
+    prover = AnyProver(space, objective=objective, **options)
     while not prover.finished:
         prover.step()
     certificate = certify(prover, 1.0)
@@ -64,15 +64,15 @@ def claim_of(space: MapSpace, objective: Objective = "edp", **options: Any) -> C
         (int(certificate.energy_units) * unit, certificate.latency_cycles),
         (int(certificate.bound_energy_units) * unit, certificate.bound_cycles),
         ties=bool(certificate.tie_proven),
+        tolerance=Fraction(1, 10**11),
     )
 
 
 def worse(claim: Claim, space: MapSpace, code: Any) -> Claim:
     """The claim that another mapping is the optimum."""
-    energy, cycles = exact_outcomes(
-        space, energy_units(space.workload, space.accelerator), code[None]
-    )[0] or (0, 0)
-    cost = energy * energy_units(space.workload, space.accelerator).unit_pj, cycles
+    units = energy_units(space.accelerator)
+    energy, cycles = exact_outcomes(space, units, code[None])[0] or (0, 0)
+    cost = energy * units.unit_pj, cycles
     return dataclasses.replace(claim, mapping=space.describe(code), cost=cost, bound=cost)
 
 
@@ -92,7 +92,7 @@ def test_it_shares_no_code_with_the_proof() -> None:
 def test_it_counts_what_the_model_counts(seed: int) -> None:
     """Energies as fractions and cycles, exactly, on random problems of every kind."""
     space, codes, _ = random_problem(np.random.default_rng(seed), 3_000)
-    units = energy_units(space.workload, space.accelerator)
+    units = energy_units(space.accelerator)
     counter = Counter(space.workload, space.accelerator)
     some = np.random.default_rng(seed).permutation(codes)[:30]
     for code, outcome in zip(some, exact_outcomes(space, units, some), strict=True):
@@ -192,9 +192,9 @@ def test_a_small_space_is_settled(seed: int) -> None:
     assert look.holds, look.findings
     assert look.complete
     assert look.not_shown is None
-    units = energy_units(space.workload, space.accelerator)
+    units = energy_units(space.accelerator)
     outcomes = [outcome for outcome in exact_outcomes(space, units, codes) if outcome is not None]
-    prover = Prover(space, objective=objective)
+    prover = AnyProver(space, objective=objective)
     values = [prover.value_of(outcome) for outcome in outcomes]
     others = [index for index, value in enumerate(values) if value > min(values)]
     if not others:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 from commands import answer, call
 from small_hierarchies import random_hierarchy
-from small_problems import random_problem
 from tilings_by_value import least_by_tiling
 
 import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from costmodel.exact.certificate import Certificate, certify, read_certificate
-from costmodel.exact.prover import Prover
 from costmodel.exact_any import prover as any_prover
 from costmodel.exact_any.choice import make_prover
 from costmodel.exact_any.prover import AnyProver
@@ -112,32 +110,6 @@ def test_more_equal_enumeration(
         check(seed, 20_000, tmp_path / "c.json", monkeypatch)
 
 
-def test_three_levels_go_on(tmp_path: Path) -> None:
-    stops = 0
-    for seed in range(52_000, 52_012):
-        space, codes, objective = random_problem(np.random.default_rng(seed), 20_000)
-        if not len(codes):
-            continue
-        whole = Prover(space, objective=objective)
-        whole.run()
-        prover = Prover(space, objective=objective, build=False, threads=1)
-        while not prover.finished:
-            before = prover.lower_outcome
-            for _ in range(40):
-                # Pieces in work are done again, so that a few must be done at a time.
-                if not prover.finished:
-                    prover.step(1)
-            known = prover.built and prover.best_outcome is not None
-            if known and not prover.finished and stops % 100 < 99:
-                prover = again(prover, Prover, tmp_path / "c.json")
-                while not prover.built:
-                    prover.step()
-                assert prover.rank_of(before) <= prover.rank_of(prover.lower_outcome)
-                stops += 1
-        assert prover.best_outcome == whole.best_outcome
-    assert stops > 5
-
-
 def check_best(seed: int, most: int, path: Path) -> int:
     """Stops a proof of the best tilings again and again, and holds it against all tilings."""
     rng = np.random.default_rng(seed)
@@ -170,32 +142,6 @@ def test_more_best_tilings_go_on(block: int, tmp_path: Path) -> None:
         check_best(seed, 20_000, tmp_path / "c.json")
 
 
-@pytest.mark.parametrize("top", [2, 7])
-def test_the_best_of_three_levels_go_on(top: int, tmp_path: Path) -> None:
-    stops = 0
-    for seed in range(52_000, 52_004):
-        space, codes, objective = random_problem(np.random.default_rng(seed), 20_000)
-        if not len(codes):
-            continue
-        whole = Prover(space, objective=objective, top=top)
-        whole.run()
-        pauses = 0
-        prover = Prover(space, objective=objective, build=False, threads=1, top=top)
-        while not prover.finished:
-            # Pieces in work are done again, so that every proof must come further than the last.
-            for _ in range(10 + 5 * pauses):
-                if not prover.finished:
-                    prover.step(1)
-            known = prover.built and prover.best_outcome is not None
-            if known and not prover.finished:
-                prover = again(prover, Prover, tmp_path / "c.json")
-                while not prover.built:
-                    prover.step()
-                stops, pauses = stops + 1, pauses + 1
-        assert prover.outcomes(prover.codes()) == whole.outcomes(whole.codes())
-    assert stops > 5
-
-
 def test_a_trail_goes_on_where_it_was() -> None:
     trail = Trail()
     trail.open()
@@ -226,13 +172,8 @@ def unfinished(path: Path, machine: str = "eyeriss", steps: int = 12, top: int =
     prover = make_prover(space, build=False, top=top)
     prover.offer(space.sample(np.random.default_rng(0), 50, feasible=True))
     while not prover.built:
-        prover.step()
-    if isinstance(prover, AnyProver):
-        for _ in range(steps):
-            next(prover._work)
-    else:
-        for _ in range(3):
-            cast(Prover, prover).step(100)
+        prover.step(parts=1)  # so much whatever time it takes
+    prover.step(parts=steps)
     assert not prover.finished
     path.write_text(certify(prover, 1.5).text())
     return read_certificate(path)

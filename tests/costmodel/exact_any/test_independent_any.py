@@ -100,7 +100,7 @@ def test_no_false_alarm_of_meshes_one_inside_another() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         space = meshes(rng)
-        found = prove(space, objective=("latency", "edp")[seed % 2], threads=1)
+        found = prove(space, objective=("latency", "edp")[seed % 2])
         mapping = found.record["mapping"]
         spread = [part["spatial"] for part in mapping if part["spatial"]] if (
             isinstance(mapping, list)

@@ -51,7 +51,7 @@ def neutral(rng: np.random.Generator, space: MapSpace) -> list[dict[str, Any]]:
 
 def settled(space: MapSpace, objective: Objective) -> AnyProof:
     """The finished proof of a space."""
-    prover = make_prover(space, objective=objective, threads=1)
+    prover = make_prover(space, objective=objective)
     while not prover.finished:
         prover.step()
     return prover

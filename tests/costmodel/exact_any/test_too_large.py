@@ -12,9 +12,8 @@ from small_hierarchies import random_hierarchy
 
 import mapspace as ms
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.exact.energy_units import why_too_slow
 from costmodel.exact_any import choice, problem
-from costmodel.exact_any.choice import is_bounded_only, is_older, make_prover, why_not
+from costmodel.exact_any.choice import is_bounded_only, make_prover, why_not
 from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_imperfect.chain import Chain
 from costmodel.networks.network import MOST_LAYERS, load_network
@@ -28,7 +27,7 @@ def _shares(seeds: range, monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
     for seed in seeds:
         rng = np.random.default_rng(seed)
         space, codes, objective = random_hierarchy(rng, 2000, networks=seed % 4 == 0)
-        if is_older(space) or not len(codes):
+        if not len(codes):
             continue
         assert why_not(space) is None
         assert is_bounded_only(space)
@@ -101,7 +100,7 @@ def test_the_lowest_bandwidth_at_which_cycles_fit() -> None:
     for bandwidth, fits in ((lowest, False), (np.nextafter(lowest, 1), True)):
         levels = [{"name": "DRAM", "read_bandwidth": float(bandwidth)}]
         slow = accelerator({"extends": "mm256", "levels": levels})
-        assert (why_too_slow(workload("gemm-512"), slow) is None) == fits
+        assert (problem.why_too_slow(workload("gemm-512"), slow) is None) == fits
 
 
 @pytest.mark.parametrize("key", ["read_bandwidth", "write_bandwidth", "bandwidth"])

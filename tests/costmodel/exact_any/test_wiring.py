@@ -10,7 +10,7 @@ import pytest
 from commands import answer, call
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.exact.certificate import NEST_FORMAT, certify, read_certificate
+from costmodel.exact.certificate import FORMAT, certify, read_certificate
 from costmodel.exact.verification import verify
 from costmodel.exact_any.choice import make_prover, why_not
 from costmodel.exact_any.prover import AnyProver
@@ -110,7 +110,7 @@ def test_search_proves_and_verify_proves_again(
     certificate = tmp_path / "best.certificate.json"
     assert call("verify", str(certificate)) == 0
     assert "the certificate holds" in capsys.readouterr().out
-    assert read_certificate(certificate).format == NEST_FORMAT
+    assert read_certificate(certificate).format == FORMAT
     assert call("verify", str(certificate), "--independent", "--seconds", "2") in (0, 3)
     assert "counted without the cost model's code" in capsys.readouterr().out
 

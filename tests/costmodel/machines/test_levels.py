@@ -332,14 +332,6 @@ def test_dimensions_run_where_they_may() -> None:
         assert level.spatial_axis["K"] == "Y"
 
 
-def test_proofs_refuse_what_they_do_not_know() -> None:
-    from costmodel.exact.problem import why_not
-
-    change = {"extends": "mm256", "levels": [{"name": "L1", "leakage_pj": 0.1}]}
-    reason = why_not(MapSpace(gemm(name="g", M=4, N=4, K=4), accelerator(change)))
-    assert reason == "custom has levels[2].leakage_pj; the exact search does not know it."
-
-
 def test_a_role_without_a_tensor_is_refused_where_it_is_kept() -> None:
     tensors = {name: ["i"] for name in "ABZ"}
     add = workload({"name": "add", "dimensions": {"i": 4}, "output": "Z", "tensors": tensors})

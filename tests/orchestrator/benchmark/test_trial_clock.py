@@ -40,7 +40,6 @@ def test_the_exact_searcher_of_a_trial_has_one_thread() -> None:
     space = plan.space("gemm-512")
     searcher = make_searcher(plan, plan.entry("exact"), space, seed=0)
     assert searcher.context.threads == 1
-    assert searcher.prover.threads == 1
     more = plan_of(searchers={"exact": {"parameters": {"threads": 3}}})
     assert make_searcher(more, more.entry("exact"), space, seed=0).options.threads == 3
 

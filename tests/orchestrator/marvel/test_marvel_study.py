@@ -22,13 +22,13 @@ from marks import noisy_libraries
 from paths import EXPERIMENTS
 
 from costmodel import ConfigError, accelerator, workload
-from costmodel.exact.problem import divisors_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.maestro import OnChipSpace, Pruning, on_chip_search
 from costmodel.maestro.distinct_blocks import Layer, footprint_elements, layer_of
 from costmodel.maestro.off_chip import search
 from costmodel.maestro.on_chip_search import OBJECTIVES, model_of
 from costmodel.problems.workload_families import cnn, conv1d, gemm, mttkrp
+from costmodel.tile_chains.lattice import divisors_of
 from orchestrator.marvel.baselines import JointSpace, brute_force, random_search
 from orchestrator.marvel.config import MarvelStudy
 from orchestrator.marvel.joint import joint_search, least_compute_cycles, least_values

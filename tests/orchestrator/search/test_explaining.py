@@ -71,7 +71,7 @@ def test_the_function_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_not_proven_is_not_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    hard = ("alexnet-conv4", "--accelerator", "mm256-bw-bypass", "--gap", "100%")
+    hard = ("inception-conv2", "--accelerator", "register256", "--gap", "100%")
     found = answer(capsys, "search", *hard, "--explain")
     assert not found["proven"]
     assert "expected a proven optimum to explain, got one certainly" in found["explain"]["why"]

@@ -13,10 +13,8 @@ import pytest
 from commands import answer, call
 
 from costmodel import MapSpace, accelerator, workload
-from costmodel.exact import shared_units
 from costmodel.exact.certificate import certify
 from costmodel.exact.pool import Here
-from costmodel.exact.shared_units import SharedUnits
 from costmodel.exact_any import pieces
 from costmodel.exact_any import prover as any_prover
 from costmodel.exact_any.shared_prover import SharedProver
@@ -75,9 +73,8 @@ def test_a_shared_proof_that_was_stopped_goes_on(
     problem = Problem(work, space.accelerator, "edp", None)
     # Many pieces, so that it is stopped between two of them.
     monkeypatch.setattr(pieces, "MOST_WORK", 2000)
-    monkeypatch.setattr(shared_units, "MOST_BOUNDS", 100)
     pool: Any = Here(problem.prover())  # type: ignore[arg-type]
-    prover: Any = (SharedProver if machine == "eyeriss" else SharedUnits)(space, pool)
+    prover: Any = SharedProver(space, pool)
     first = prover.space.sample(np.random.default_rng(0), 20, feasible=True)
     prover = type(prover)(space, pool, build=False)
     prover.offer(first)

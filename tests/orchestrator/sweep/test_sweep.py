@@ -18,7 +18,7 @@ from paths import EXPERIMENTS
 from sweeps import OTHER, SMALL, content_for, plan_for
 
 from costmodel import MapSpace, workload
-from costmodel.exact.certificate import prove
+from costmodel.exact_any.choice import prove
 from costmodel.exact_any.choice import prove as prove_any
 from costmodel.loop_nest.records import record_code
 from mapspace.errors import ConfigError, MapspaceError

@@ -12,7 +12,7 @@ import pytest
 from sweeps import SMALL
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
-from costmodel.exact.certificate import prove
+from costmodel.exact_any.choice import prove
 from costmodel.explanation.admitting import what_would_admit
 from costmodel.loop_nest.records import record_code
 from costmodel.machines.bounds import floor
