@@ -41,6 +41,7 @@ def test_numbers_and_repeated_texts_are_those_of_pyarrow() -> None:
 
 
 def test_more_text_than_an_array_holds_is_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert np.iinfo(np.int32).max == arrow_columns.MOST_BYTES
     monkeypatch.setattr(arrow_columns, "MOST_BYTES", 3)
     assert column(["ab", "cd"], pa.string()).to_pylist() == ["ab", "cd"]
     assert repeated(["ab"], [2]).to_pylist() == ["ab", "ab"]

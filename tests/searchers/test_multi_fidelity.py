@@ -17,7 +17,7 @@ from costmodel.tiling.register_kernel import kernel_cycles
 from mapspace.errors import ConfigError
 from mapspace.testing.toy_space import ToySpace
 from searchers import Evaluator, make
-from searchers.shared.calibration import FORMS, Calibrated, Form, Law
+from searchers.shared.calibration import FORMS, Calibrated, Form, Law, choose_form
 from searchers.shared.causes import nest_causes
 from searchers.shared.priors import plain, prior_of
 
@@ -80,6 +80,20 @@ def test_slopes_of_a_law_are_its_differences(form: Form, objective: Any) -> None
         step[price] = 1e-5
         up, down = law._figure(causes, at + step)[0], law._figure(causes, at - step)[0]
         np.testing.assert_allclose((up - down) / 2e-5, slopes[:, price], atol=1e-6)
+
+
+def test_a_form_is_chosen_where_there_is_enough_to_choose_by() -> None:
+    """Of latencies that follow the words of the innermost loops, from 20 on, on two machines."""
+    causes, _ = drawn(20, 0)
+    asked: Any = {"process": False}
+    words = causes.compute + 3.0
+    two = np.arange(20) % 2
+    assert choose_form(causes, words, "latency", **asked) in FORMS[1:]
+    assert choose_form(causes, words, "latency", machines=two, **asked) in FORMS[1:]
+    assert choose_form(causes, words, "latency", machines=0 * two, **asked) == FORMS[0]
+    few = causes.rows(slice(0, 19))
+    assert choose_form(few, words[:19], "latency", **asked) == FORMS[0]
+    assert choose_form(causes, words, "energy", **asked) == FORMS[0]
 
 
 def spread(left: np.ndarray) -> float:

@@ -9,9 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from paths import ROOT
+
+from orchestrator.runs import interrupts
 
 IN_A_PROCESS = """
 import ctypes, os, signal, sys, time
@@ -130,6 +134,29 @@ def test_errors_and_complaints_without_an_interruption_are_shown(tmp_path: Path)
     assert status == 1
     assert "AttributeError: half made" in said
     assert said.endswith("ValueError: mine\n")
+
+
+def test_an_interruption_that_was_lost_is_delivered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is, nothing once the command is over, and what had no interruption is shown."""
+    shown: list[Any] = []
+    again: list[Any] = []
+    monkeypatch.setattr(interrupts._thread, "start_new_thread", lambda _, of: again.append(of))
+    process: Any = object.__new__(interrupts._CommandProcess)
+    process._show = shown.append
+    lost, other = SimpleNamespace(exc_type=KeyboardInterrupt), SimpleNamespace(exc_type=ValueError)
+    for number, over, came, expected in (
+        (None, None, lost, ([lost], [])),
+        (2, None, lost, ([], [(2,)])),
+        (15, None, lost, ([], [(15,)])),
+        (2, None, other, ([], [])),
+        (2, 7.0, lost, ([], [])),
+        (2, 7.0, other, ([], [])),
+    ):
+        shown.clear()
+        again.clear()
+        process.signal, process._over_at = number, over
+        process._unraisable(came)
+        assert (shown, again) == expected
 
 
 def test_a_fork_ends_without_a_word(tmp_path: Path) -> None:

@@ -78,8 +78,14 @@ def test_any_kind_stops_between_two_tasks_and_goes_on(tmp_path: Path) -> None:
     progress = read_progress(tmp_path)
     assert progress is not None
     assert (progress.status, progress.done) == ("stopped", 1)
+    # What was there before counts.
+    with pytest.raises(LimitReachedError, match=message.replace("1 of", "2 of")):
+        GenerateExperiment(config, execute=map, limits=limits).run(tmp_path)
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert progress.done == 2
     rest = GenerateExperiment(config, execute=map).run(tmp_path)
-    assert rest.kept == 1
+    assert rest.kept == 2
     # What ends with its last task has reached no limit.
     done = GenerateExperiment(config, execute=map, limits=limits).run(tmp_path)
     assert done.written == 0
