@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sample_results import LINED_UP, lined_up, make_results
 
+from orchestrator.comparison import statistics_figures
 from orchestrator.comparison.aggregates import few_seeds, improves, interquartile, profile, shares
 from orchestrator.comparison.conclusion import conclusion, listed
 from orchestrator.comparison.rank_tests import holm, paired_p, per_problem, ranks
@@ -189,6 +191,49 @@ def test_a_page_shows_it(tmp_path: Path) -> None:
     bounds = {name: replace(own, optimum=None) for name, own in results.bounds.items()}
     unknown = statistics_blocks(replace(results, bounds=bounds), "made-up")
     assert [block.key for block in unknown if isinstance(block, Figure)] == ["made-up-ranks"]
+
+
+def test_what_the_pictures_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines, places and sizes: three methods of nine letters, whose order is counted by hand."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(statistics_figures, "save", lambda figure, path: drawn.append(figure))
+    results = lined_up()
+    found = ranks(results)
+    assert found is not None
+    draw_reached(results, tmp_path)
+    draw_ranks(results, found, tmp_path)
+    reached, ranked = drawn
+    # Of 10.5 inches an entry takes 0.75, and 0.085 a letter: six in a row.
+    (legend,) = reached.legends
+    assert (legend._ncols, [text.get_text() for text in legend.texts]) == (6, [*results.searchers])
+    assert reached.get_size_inches() == pytest.approx([11.0, 4.24])
+    left, right = reached.axes
+    for panel in (left, right):
+        assert (panel.get_ylim(), panel.get_xscale()) == ((-0.02, 1.02), "log")
+        assert panel.get_yticks().tolist() == [0, 0.25, 0.5, 0.75, 1]
+    for label, line in zip(results.searchers, right.lines, strict=True):
+        points, shown = line.get_data()
+        assert [points[0], points[-1]] == pytest.approx([0.001, 100.0])
+        assert shown.tolist() == profile(shares(results, label), points / 100).tolist()
+    for label, line in zip(results.searchers, left.lines[::2], strict=True):
+        points, shown = line.get_data()
+        assert shown.tolist() == arrivals(results, label).share(points).tolist()
+        assert points[-1] == pytest.approx(float(arrivals(results, label).spent.max()))
+    (panel,) = ranked.axes
+    assert ranked.get_size_inches() == pytest.approx([9.2, 0.34 * 3 + 1.1])
+    # From the best rank to that of each method, and a bar right of all over those not told apart.
+    lines = [line.get_xydata().tolist() for line in panel.lines]
+    stems = [[[1.0, place], [rank, place]] for place, rank in enumerate(found.average)]
+    assert lines[:3] == stems
+    right_of = float(found.average.max()) + 0.16
+    bars = [
+        [[right_of + 0.25 * place, first - 0.2], [right_of + 0.25 * place, last + 0.2]]
+        for place, (first, last) in enumerate(found.cliques())
+    ]
+    assert lines[3:] == [pytest.approx(np.array(bar)) for bar in bars]
+    assert [text.get_text() for text in panel.texts] == [f"{rank:.2f}" for rank in found.average]
+    assert (panel.get_ylim(), panel.get_xlim()[0]) == ((2.6, -0.6), 0.9)
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == list(found.labels)
 
 
 def test_shares_know_rounding() -> None:

@@ -156,6 +156,19 @@ def test_the_command_ends_with_one_where_something_is_worse(
     assert call("compare", *folders) == 1
     said = capsys.readouterr().out
     assert "Worse: genetic." in said
+    assert "method on" not in said
+    assert not any(note in said for note in ("not the same in both", "in one of them alone"))
+    fewer = replace(
+        after,
+        provenance={**after.provenance, "processors": 64},
+        runs=[run for run in after.runs if run.searcher != "random"],
+    )
+    save(fewer, tmp_path / "before")
+    call("compare", *folders)
+    lines = capsys.readouterr().out.splitlines()
+    assert "random: in one of them alone." in lines
+    assert "processors: 64 and 2." in lines
+    save(before, tmp_path / "before")
     assert call("compare", *folders[::-1]) == 0
     capsys.readouterr()
     assert call("compare", *folders, "--json") == 1
