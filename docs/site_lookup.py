@@ -5,6 +5,7 @@ See mkdocs.yml. Whatever exists is on them, and nothing else.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -54,11 +55,13 @@ def _sections(name: str, command: click.Command) -> Iterator[str]:
 
 def _table(head: tuple[str, str], rows: Iterable[tuple[str, str]]) -> str:
     lines = [f"| {head[0]} | {head[1]} |", "|---|---|"]
-    return "\n".join(lines + [f"| `{_cell(name)}` | {_cell(said)} |" for name, said in rows])
+    return "\n".join(
+        lines + [f"| <code>{_cell(name)}</code> | {_cell(said)} |" for name, said in rows]
+    )
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|")
+    return html.escape(re.sub(r"\s+", " ", text), quote=False).replace("|", "&#124;")
 
 
 def presets() -> str:

@@ -60,9 +60,12 @@ def test_every_name_and_hyperparameter_is_on_the_page(lookup: ModuleType) -> Non
     page = lookup.presets()
     for kind, named in tables(None).items():
         assert f"## {kind.capitalize()}\n" in page
-        assert all(f"| `{name}` |" in page for name in named)
+        assert all(f"| <code>{name}</code> |" in page for name in named)
     for name in tables("searchers")["searchers"]:
-        assert all(f"| `{one.name}` |" in page for one in searcher_class(name).OPTIONS.explained())
+        assert all(
+            f"| <code>{one.name}</code> |" in page
+            for one in searcher_class(name).OPTIONS.explained()
+        )
 
 
 def test_every_public_name_is_in_the_reference(lookup: ModuleType) -> None:
