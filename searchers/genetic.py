@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Where queries are asynchronous children are bred once so much of the population has a loss.
 READY = 0.25
 # Tournaments are so many times as large then: parents are chosen without the losses of all that is
-# out, and a stronger choice makes up for it (measured, docs/results/pool.md).
+# out, and a stronger choice makes up for it.
 STRONGER = 3
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -78,6 +79,13 @@ def test_what_only_the_site_has_is_made(lookup: ModuleType) -> None:
     linked = {link for page in PAGES for link in only.findall(page.read_text())}
     assert linked
     assert linked <= set(lookup.PAGES)
+
+
+def test_every_extra_is_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"dev", "docs"}
+    page = (ROOT / "docs" / "faq.md").read_text()
+    assert all(f"`{extra}`" in page for extra in extras)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
