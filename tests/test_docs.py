@@ -54,3 +54,23 @@ def test_every_page_is_in_the_index() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         if page.name != "index.md":
             assert f"]({page.relative_to(ROOT / 'docs').as_posix()})" in index, page
+
+
+LONGEST = 1500
+# Pages that are longer; one that is made shorter leaves the list, none joins it.
+LONGER = {
+    f"inside/{name}.md" for name in ("proof", "proof-any-levels", "proof-networks", "shared-proofs")
+}
+IN_DOCS = sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", IN_DOCS, ids=[page.stem for page in IN_DOCS])
+def test_a_page_is_short_and_says_what_it_is_for(page: Path) -> None:
+    text = page.read_text()
+    if page.relative_to(ROOT / "docs").as_posix() in LONGER:
+        return
+    assert len(text.split()) <= LONGEST
+    title, first = text.split("\n\n")[:2]
+    assert title.startswith("# ")
+    # A sentence: no heading, table, list, code or picture.
+    assert re.match(r"(?!```)[\w`\[*\"]", first), first

@@ -40,13 +40,10 @@ PROVEN = {"machines.md"}
 # Scripts under tests/benchmarks that pages name: they time things.
 TIMING = {
     "bench_anytime",
-    "bench_networks",
     "bench_pool",
     "bench_proofs",
     "bench_scale",
-    "bench_second_run",
     "bench_shared_proof",
-    "bench_store",
 }
 MACHINES = [
     [cell.strip(" `") for cell in line.strip("|").split("|")]
