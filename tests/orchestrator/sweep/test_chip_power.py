@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,8 @@ def test_one_machine_of_several_that_leaks_is_enough_for_a_column(tmp_path: Path
     for leakage, said in (([0.0, 5.0], True), ([0.0], False)):
         content = {"kind": "sweep", "name": "it", "base": str(base), "workloads": [WORK]}
         content["grid"] = {"L2.leakage_pj": leakage}
-        plan = prepare_sweep(Sweep.model_validate(content), "it")
-        results = sweep(plan, tmp_path / f"run{said}", execute=map)
-        assert leaks(results) == said
+        swept: Any = SimpleNamespace(plan=prepare_sweep(Sweep.model_validate(content), "it"))
+        assert leaks(swept) == said
 
 
 def silent() -> dict[str, Any]:
