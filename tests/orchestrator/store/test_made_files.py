@@ -135,3 +135,20 @@ def test_a_larger_data_set_takes_the_shards_that_there_are(
     assert (generated("fourth")[1].taken, generated("fifth")[1].taken) == (1, 2)
     assert any(str(bad) in line for line in said)
     assert first.taken == 0
+
+
+def test_a_store_that_cannot_be_used_says_so(
+    store: Store, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = made(tmp_path / "first", one="1")
+    assert keep_files(store, DECIDES, "a file", files)
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Store, "write", full)
+    assert not keep_files(store, {**DECIDES, "seed": 2}, "a file", files)
+    assert said == [f"{store.place}: cannot be written, so nothing is kept: no space left"]
+    monkeypatch.setattr("orchestrator.store.made_files.write_atomically", full)
+    assert take_files(store, DECIDES, tmp_path / "second") is None
+    assert said[1:] == [f"{store.place}: nothing is taken from it: no space left"]

@@ -25,7 +25,7 @@ from orchestrator.store.canonical import canonical
 from orchestrator.store.compaction import compact
 from orchestrator.store.folder import ROWS, Store
 from orchestrator.store.rows import COLUMNS
-from orchestrator.store.sql import SHOWN, Database
+from orchestrator.store.sql import SHOWN, VIEWS, Database
 
 
 @pytest.fixture
@@ -310,3 +310,35 @@ def test_a_store_that_is_empty_and_one_in_a_bucket(
     store.add([row_of(70)])
     found = Database(store).ask("SELECT count(*), sum(seed) FROM searches")
     assert found.rows == [(71, sum(range(71)))]
+
+
+def test_an_empty_store_has_views_without_rows(tmp_path: Path) -> None:
+    database = Database(Store(tmp_path / "empty"))
+    for view in VIEWS:
+        assert database.ask(f"SELECT count(*) FROM {view}").rows == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("DROP VIEW proofs", "SQL: expected one SELECT statement over the views results, searches"),
+        ("SELECT 1; SELECT 2", "SQL: expected one SELECT statement, got 2."),
+        ("SELECT * FROM read_csv('/etc/passwd')", "SQL: read_csv: only the views results, "),
+    ],
+)
+def test_what_is_no_select_over_the_views(store: Store, statement: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Database(store).ask(statement)
+    assert str(caught.value).startswith(said)
+
+
+def test_values_of_every_kind_are_json(store: Store) -> None:
+    statement = (
+        "SELECT 0.5::DECIMAL(4, 2) AS part, {'a': [1, NULL]} AS held, 'nan'::DOUBLE AS none, "
+        "TIMESTAMP '2026-01-02 03:04:05' AS at, DATE '2026-01-02' AS day, true AS yes"
+    )
+    (row,) = Database(store).ask(statement).objects()
+    assert row == {
+        "part": 0.5, "held": {"a": [1, None]}, "none": None, "at": "2026-01-02T03:04:05",
+        "day": "2026-01-02", "yes": True,
+    }  # fmt: skip

@@ -603,3 +603,94 @@ def test_a_certificate_with_a_flipped_bit_is_damaged(tmp_path: Path) -> None:
         file.write_bytes(bytes(content))
         with pytest.raises(DataError, match="its content is not what its name says"):
             store.certificate(row)
+
+
+def test_a_store_that_cannot_be_brought_together_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing fails: the next search tries again."""
+    store = Quiet(tmp_path)
+    store.add([row_of(1)])
+    monkeypatch.setattr(compaction, "CROWDED", 2)
+    failing: list[Exception] = [OSError("no room"), DataError("it is damaged")]
+
+    def fails(store: Store) -> None:
+        raise failing.pop(0)
+
+    monkeypatch.setattr(compaction, "compact", fails)
+    compaction.tidy(store)
+    assert len(failing) == 2, "one folder is no crowd"
+    store.add([row_of(2)])
+    for said in ("no room", "it is damaged"):
+        compaction.tidy(store)
+        assert store.lines[-1] == f"{tmp_path}: its rows cannot be brought together: {said}"
+    monkeypatch.setattr(compaction, "is_installed", lambda name: False)
+    compaction.tidy(store)
+    assert not failing
+
+
+def test_small_files_crowd_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Quiet(tmp_path)
+    for number in range(2):
+        store.write_parquet(parquet_bytes([row_of(number)]))
+    (size,) = {path.stat().st_size for path in (tmp_path / ROWS).iterdir()}
+    monkeypatch.setattr(compaction, "SMALL_FILES", 2)
+    for most, smallest, left in ((3, size + 1, 2), (2, size, 2), (2, size + 1, 1)):
+        monkeypatch.setattr(compaction, "CROWDED_SMALL", most)
+        monkeypatch.setattr(compaction, "SMALL_BYTES", smallest)
+        compaction.tidy(store)
+        assert len(list((tmp_path / ROWS).iterdir())) == left
+    assert numbers(store) == [0, 1]
+
+
+def test_a_store_that_cannot_be_read_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Quiet(tmp_path)
+    store.add([row_of(1)])
+
+    def fails(*_: object) -> list[str]:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(Store, "listed", fails)
+    assert store.rows([row_of(1).question]) == []
+    assert store.lines == [f"{tmp_path}: nothing is taken from it: not yours"]
+    vanished: list[object] = []
+
+    def goes(*_: object) -> list[str]:
+        vanished.append(_)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Store, "removed", goes)
+    assert store.rows([row_of(1).question]) == []
+    assert store.lines[-1] == f"{tmp_path}: nothing is taken from it: its files keep changing."
+    assert len(vanished) == folder.ATTEMPTS
+
+
+def test_a_folder_that_keeps_vanishing_is_no_endless_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Quiet(tmp_path)
+    tried: list[object] = []
+
+    def gone(path: Any, content: bytes) -> None:
+        tried.append(path)
+        raise FileNotFoundError(2, "gone")
+
+    store.begin()
+    monkeypatch.setattr(folder, "write_atomically", gone)
+    assert not store.add([row_of(1)])
+    assert len(tried) == folder.ATTEMPTS
+    assert store.lines[-1].endswith(": its folder keeps vanishing.")
+
+
+def test_questions_outside_a_files_own_are_not_read(tmp_path: Path) -> None:
+    asked = sorted(row_of(number).question for number in range(9))
+    inside = [row for row in map(row_of, range(9)) if row.question in asked[2:7]]
+    file = tmp_path / "some.parquet"
+    file.write_bytes(parquet_bytes(inside))
+    for first, stop, found in ((0, 2, 0), (7, 9, 0), (0, 3, 1), (6, 9, 1), (2, 7, 5), (0, 9, 5)):
+        rows = list(parquet.rows_in(file, asked[first:stop]))
+        assert len(rows) == found
+        assert {row.question for row in rows} <= set(asked[first:stop])
+        assert len(list(parquet.row_groups(file, asked[first:stop]))) == (found > 0)
