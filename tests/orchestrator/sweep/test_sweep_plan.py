@@ -11,7 +11,7 @@ from sweeps import OTHER, SMALL, content_for, plan_for
 from costmodel import accelerator
 from mapspace.errors import ConfigError
 from orchestrator.sweep.config import AreaProxy, Sweep
-from orchestrator.sweep.plan import prepare_sweep
+from orchestrator.sweep.plan import named_accelerator, prepare_sweep, require_spaces
 
 
 def test_the_grid_is_a_product_whose_last_axis_changes_fastest() -> None:
@@ -81,6 +81,37 @@ def test_what_costs_nothing_costs_nothing_in_a_larger_memory() -> None:
     grid = {"L1.capacity_words": [16, 8_192, 131_072]}
     plan = plan_for(base=base, grid=grid, energy_scaling="sqrt")
     assert [a.accelerator.levels[2].energy_pj for a in plan.architectures] == [0.0, 0.0, 0.0]
+
+
+def test_energies_by_action_grow_each_by_itself() -> None:
+    """Twice the energy at four times the capacity, and what costs nothing stays so."""
+    said = {"read": 1.5, "fill": 0.0, "update": 0.004}
+    base = {"extends": "mm256", "levels": [{"name": "L1", "energy_pj": said}]}
+    plan = plan_for(base=base, grid={"L1.capacity_words": [32_768, 131_072]}, energy_scaling="sqrt")
+    found = [a.accelerator.levels[2].energies for a in plan.architectures]
+    assert found == [(1.5, 0.0, 0.004), (3.0, 0.0, 0.01)]
+
+
+def test_a_level_that_no_machine_has_takes_no_area() -> None:
+    with pytest.raises(ConfigError, match=r"area: levels: Unknown level 'L9'"):
+        plan_for(area={"levels": {"L1": 1.0, "L9": 2.0}})
+    assert plan_for(area={"levels": {"L1": 1.0, "L2": 2.0}}).architectures
+
+
+def test_a_machine_without_a_map_space_is_named() -> None:
+    """Of the smallest workload: nine levels are 17 loops, over which 512 cubed is too much."""
+    inner = [
+        {"name": f"L{n}", "capacity_words": 64, "energy_pj": 1.0, "fanout": 2} for n in range(8)
+    ]
+    levels = [{"name": "DRAM", "energy_pj": 9.0}, *inner]
+    deep = accelerator({"name": "deep", "mac_energy_pj": 1.0, "levels": levels})
+    layers = plan_for(workloads=["gemm-512", SMALL]).layers
+    require_spaces([deep], layers, "here")
+    with pytest.raises(ConfigError, match=r"^here: deep: .*over 17 loops"):
+        require_spaces([accelerator("mm256"), deep], layers[:1], "here")
+    assert named_accelerator("mm256", "here") == accelerator("mm256")
+    with pytest.raises(ConfigError, match=r"^here: .*Unknown accelerator 'mm2567'"):
+        named_accelerator("mm2567", "here")
 
 
 def test_networks_of_any_kind_are_run_as_often_as_their_weights_say(tmp_path: Path) -> None:

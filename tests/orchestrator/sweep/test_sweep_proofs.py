@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -16,6 +17,7 @@ from costmodel.exact_any.choice import prove
 from costmodel.explanation.admitting import what_would_admit
 from costmodel.loop_nest.records import record_code
 from costmodel.machines.bounds import floor
+from mapspace.errors import ConfigError, DataError
 from mapspace.storage import RemotePath
 from orchestrator.sweep import proofs as sweep_proofs
 from orchestrator.sweep.fitting import why_nowhere
@@ -191,6 +193,34 @@ def test_a_weighted_sum_is_proven(weight: Fraction) -> None:
         assert found.energy_pj == pytest.approx(least.energy_pj, rel=1e-12)
 
 
+def test_why_there_is_no_proof_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be asked, what has no mapping, and what nothing was found of in its time."""
+    work, machine = workload("gemm:M=4,N=4,K=4"), accelerator("tiny3")
+    problem, summed = (Problem(work, machine, "edp", weight) for weight in (None, Fraction(1)))
+
+    def fails(error: Exception) -> Any:
+        def failing(*_: Any, **__: Any) -> None:
+            raise error
+
+        return failing
+
+    nothing = "No mapping of einsum is feasible."
+    line = SimpleNamespace(point=None, proven=True, bound=None)
+    for place, change, asked, status, reason in (
+        ("exact_any.choice.make_prover", fails(ConfigError("none")), problem, "infeasible", "none"),
+        ("exact.certificate.certify", fails(DataError("late")), problem, "time_limit", "late"),
+        ("exact.infeasible.why_infeasible", lambda _: "full", problem, "infeasible", "full"),
+        ("exact_any.choice.why_not_proven", fails(ConfigError("no")), problem, "unsupported", "no"),
+        ("exact_any.choice.why_not_proven", lambda _: "wide", summed, "unsupported", "wide"),
+        ("exact_any.weighted.least_sum", lambda *_, **__: line, summed, "infeasible", nothing),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"costmodel.{place}", change)
+            found = prove_problem(asked, 60.0)
+        told = (found.reason or "").replace(work.name, "einsum")
+        assert (found.status, told, found.limit_seconds) == (status, reason, 60.0)
+
+
 def test_what_no_proof_treats_is_searched_and_bounded() -> None:
     machine = accelerator({"extends": "gemmini", "name": "pieces", "factors": "imperfect"})
     work = workload("gemm:M=7,N=5,K=3")
@@ -223,4 +253,13 @@ def test_the_smallest_change_of_any_machine_is_told() -> None:
     ones = [machines[0]] * 3
     assert why_nowhere(work, [*ones, machines[1]]) == why_nowhere(work, machines)
     assert why_nowhere(work, [*ones, machines[0], machines[1]]) == why_nowhere(work, ones)
+    # Machines that have no map space are passed over, and named where there are no others.
+    inner = [
+        {"name": f"L{n}", "capacity_words": 64, "energy_pj": 1.0, "fanout": 2} for n in range(8)
+    ]
+    levels = [{"name": "DRAM", "energy_pj": 9.0}, *inner]
+    deep = accelerator({"name": "deep", "mac_energy_pj": 1.0, "levels": levels})
+    large = workload("gemm-512")
+    assert "over 17 loops" in why_nowhere(large, [deep])
+    assert why_nowhere(large, [deep, machines[1]]) == why_nowhere(large, machines[1:])
     assert why_nowhere(work, []) == f"{work.name} has no mapping on any machine"

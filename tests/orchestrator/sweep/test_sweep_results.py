@@ -30,7 +30,9 @@ from orchestrator.sweep.results import (
     RESULTS_FILE,
     SweepResults,
     collect,
+    column_text,
     front_records,
+    in_shown_unit,
     problems_of,
 )
 from orchestrator.sweep.run import sweep
@@ -313,3 +315,13 @@ def test_facts_and_files_say_what_was_found(tmp_path: Path) -> None:
     text = (tmp_path / ARCHITECTURES_FILE).read_text().splitlines()
     assert text[0].split(",") == found.architectures.columns.tolist()
     assert len(text) == 3
+
+
+def test_units_in_which_objectives_are_shown() -> None:
+    assert [
+        (column, column_text(column), in_shown_unit(column, 2.0))
+        for column in ("edp_js", "ed2p_js2", "energy_pj", "latency_s")
+    ] == [
+        ("edp_js", "EDP, J s", 2.0), ("ed2p_js2", "ED2P, J s^2", 2.0),
+        ("energy_pj", "energy, mJ", 2e-9), ("latency_s", "time, ms", 2000.0),
+    ]  # fmt: skip
