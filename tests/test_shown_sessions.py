@@ -22,12 +22,12 @@ SESSION = re.compile(
 )
 FILE = re.compile(r"# (\S+\.\w+)\n")
 # Pages of which every command is run; others are where an output is shown.
-WHOLE = {"README.md"}
+WHOLE = {"README.md", "index.md"}
 # Commands of other programs, and those that have a test of their own.
 ELSEWHERE = re.compile(
     r"git clone|cd mapspace|pip install|make (run|test)|mapspace (benchmark|sweep|design) "
 )
-SHOWN = [page for page in PAGES if SESSION.search(page.read_text())]
+SHOWN = [page for page in PAGES if page.name in WHOLE or SESSION.search(page.read_text())]
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=[str(page.relative_to(ROOT)) for page in SHOWN])
