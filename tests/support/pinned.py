@@ -40,6 +40,18 @@ RICH = {
         {"name": "L1", "energy_pj": 1.0, "capacity_words": 16},
     ],
 }  # fmt: skip
+# Two buffers side by side, which a mapping puts in either order.
+ORDERED = {
+    "name": "ordered",
+    "mac_energy_pj": 1.0,
+    "bypass": "searched",
+    "levels": [
+        {"name": "DRAM", "energy_pj": 200.0, "bandwidth": 2.0},
+        {"name": "A", "energy_pj": 7.0, "capacity_words": 40, "beside": "group"},
+        {"name": "B", "energy_pj": 5.0, "capacity_words": 24, "beside": "group", "fanout": 4},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 9},
+    ],
+}  # fmt: skip
 
 
 def digest(codes: list[np.ndarray]) -> str:
@@ -120,15 +132,21 @@ def searches() -> Iterator[Case]:
             for space in ("toy", "rich"):
                 if name != "primitive-annealing" or space == "rich":
                     yield {"searcher": name, "space": space, "seed": len(case), **case}
+    yield {"searcher": "timeloop", "space": "rich", "seed": 2}
+    for name in ("gbfs", "islands", "structured"):
+        yield {"searcher": name, "space": "rich", "seed": 2}
+    for name in ("annealing", "genetic", "primitive-annealing", "gbfs", "islands", "structured"):
+        yield {"searcher": name, "space": "ordered", "seed": 3}
 
 
 def search(case: Case) -> Case:
     """What a searcher asks for within 400 iterations, and the best that it finds."""
     space: Any = ToySpace()
     model: Any = ToyModel()
-    if case["space"] == "rich":
+    if case["space"] != "toy":
         layer = "cnn:N=2,K=4,C=3,P=4,Q=3,R=3,S=1,stride=1"
-        space, model = MapSpace(workload(layer), accelerator(RICH)), LoopNestModel()
+        machine = RICH if case["space"] == "rich" else ORDERED
+        space, model = MapSpace(workload(layer), accelerator(machine)), LoopNestModel()
     rest = {key: value for key, value in case.items() if key not in ("searcher", "space")}
     if "predictor" in searcher_class(case["searcher"]).USES:
         rest["predictor"] = ToyPredictor(len(space.feature_names))
