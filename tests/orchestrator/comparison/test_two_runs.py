@@ -157,6 +157,13 @@ def test_the_command_ends_with_one_where_something_is_worse(
     said = capsys.readouterr().out
     assert "Worse: genetic." in said
     assert "method on" not in said
+    table = [line.split() for line in said.splitlines()[:4]]
+    assert table == [
+        ["method", "pairs", "loss", "time", "p"],
+        ["annealing", "30", "1", "1", "1", "no", "difference"],
+        ["genetic", "30", "1.1", "1", "2.2e-06", "worse"],
+        ["random", "30", "1", "1", "1", "no", "difference"],
+    ]
     assert not any(note in said for note in ("not the same in both", "in one of them alone"))
     fewer = replace(
         after,

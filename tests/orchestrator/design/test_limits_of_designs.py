@@ -255,3 +255,19 @@ def test_the_answer_as_json_is_what_was_found(tmp_path: Path) -> None:
     assert {step["key"] for step in answer["steps"]} | set(answer["ends"]) == set(GRID)
     schema = tidied(TypeAdapter(DesignFound).json_schema())
     jsonschema.validate(json.loads(json.dumps(answer)), schema)
+
+
+def test_energy_and_time_at_a_rate_by_hand() -> None:
+    """Of 8 and 18 at a rate of 2 the times are 2 and 3, and the energies 4 and 6."""
+    least = Least(np.array([8.0, 18.0]), np.array([1.0, 9.0]), np.array([2.5, 1.0]))
+    edge = _Edge(1, least, np.array([1.0, 2.0]))
+    # The second takes 9 of energy at least, and then 2 of time.
+    assert edge._by_energy(2.0) == pytest.approx((4 + 2 * 9, 2 + 2 * 2))
+    # The first takes 2.5 of time at least, and then 3.2 of energy.
+    assert edge._by_time(2.0) == pytest.approx((3.2 + 2 * 6, 2.5 + 2 * 3))
+    assert edge._all_least_energy() == pytest.approx(8 / 64)
+    # Squares of the time: of 16 at a rate of 4 it is 2, and the energy 4.
+    square = _Edge(2, Least(np.array([16.0]), np.array([1.0]), np.array([1.0])), np.ones(1))
+    assert square._by_energy(4.0) == pytest.approx((4, 2))
+    assert square._by_time(4.0) == pytest.approx((4, 2))
+    assert square._all_least_energy() == pytest.approx(2 * 16 * (1 / 16) ** 1.5)

@@ -109,6 +109,7 @@ def test_a_text_says_what_is_beside_the_front() -> None:
     few = text_summary(told({}), most_rows=1)
     assert "... and 1 more in architectures.csv" in few
     assert "2 others are off the front" in few
+    assert "more in" not in text_summary(told({}), most_rows=2)
     assert "Least EDP: 4e-06 J s, by m0." in few
 
 
