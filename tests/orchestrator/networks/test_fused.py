@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,8 @@ def pair_of(rng: np.random.Generator) -> tuple[Workload, Workload]:
 WEIGHTS = (Fraction(0), Fraction(7, 2), Fraction(60), None)
 
 
-def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) -> bool:
-    """Holds what is found of a random pair against all choices; whether it is cut at the best."""
+def drawn(seed: int, most: int) -> tuple[PairLines, list[tuple[float, int]]]:
+    """A random pair and its machine, and energy and cycles of every choice, at least one."""
     rng = np.random.default_rng(seed)
     while True:
         pair, machine = pair_of(rng), accelerator(machine_of(rng))
@@ -88,8 +89,12 @@ def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) ->
         except OverflowError:
             continue
         if sums:
-            break
-    lines = PairLines(Pair(*pair, "softmax" if rows else None), machine)
+            return PairLines(Pair(*pair, "softmax" if rows else None), machine), sums
+
+
+def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) -> bool:
+    """Holds what is found of a random pair against all choices; whether it is cut at the best."""
+    lines, sums = drawn(seed, most)
     energies, cycles = zip(*sums, strict=True)
     assert 0 < lines.floor.energy <= min(energies)
     assert lines.floor.cycles <= min(cycles)
@@ -107,6 +112,35 @@ def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) ->
 def test_equals_every_choice() -> None:
     found = [check(seed, 60, WEIGHTS[seed % 4 :][:1]) for seed in range(20)]
     assert sum(found) > 2
+
+
+def front_of(sums: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
+    """What nothing else is better than in energy and cycles."""
+    found: list[tuple[float, int]] = []
+    for energy, cycles in sorted(sums):
+        if not found or cycles < found[-1][1]:
+            found.append((energy, cycles))
+    return found
+
+
+@pytest.mark.parametrize("seed", [3014])
+def test_fronts_of_all_plans(seed: int) -> None:
+    """All that is on the front of every choice; or that is so far above a line at most."""
+    lines, sums = drawn(seed, 40)
+    weight, least = Fraction(7, 2), min(e + 3.5 * c for e, c in sums)
+    for slack in (Fraction(0), Fraction(int(least) // 4)):
+        near, _ = drawn(seed, 40)
+        assert near.prove(weight, 60.0).proven
+        near.add_fronts(weight, slack, lambda said: None, math.inf)
+        known = {(float(point.energy), point.cycles) for point in near.points}
+        for energy, cycles in front_of(sums):
+            assert (energy, cycles) in known or energy + 3.5 * cycles > least + slack
+    paused: list[str] = []
+    lines.add_fronts(Fraction(0), None, paused.append, math.inf)
+    found = front_of((float(point.energy), point.cycles) for point in lines.points)
+    assert found == front_of(sums)
+    assert len(found) > 1
+    assert paused
 
 
 def test_what_moves_between_iterations_takes_its_cycles() -> None:
