@@ -3,7 +3,7 @@
 As `searchers.model_guided`, with a surrogate in place of the law: chains walk by its prediction
 from the first batch on, and a Gaussian process on a description of the mapping learns from every
 batch how far it was off. The weights stay as they are; a Bayesian regression on the network's last
-layer did no better (docs/results/few-evaluations.md).
+layer did no better.
 
 The surrogate's predictions are no iterations here, thousands of them for every batch: this searcher
 is for cost models beside which they take no time. What the surrogate itself took is in its card.
