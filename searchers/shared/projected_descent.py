@@ -8,8 +8,8 @@ injections).
 Different from the paper's text by default (preset `paper` undoes it): many chains descend at once,
 and a step goes from the mapping itself, in the logarithms of its factors, by a random length along
 the gradient over a random half of the dimensions; it is kept if the surrogate expects no worse.
-With the paper's steps nearly every value runs into its bound (presets `paper` and `released` side by
-side: docs/results/table1.md).
+With the paper's steps nearly every value runs into its bound (presets `paper` and `released`
+side by side: docs/results/table1.md).
 Where the whitened step is used, the point stays inside the box of valid values and steps are
 bounded, since a surrogate's gradient far from its data points anywhere. The best of all that was
 visited is scored by the true cost model.
