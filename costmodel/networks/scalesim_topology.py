@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,9 +95,11 @@ def read_topology(path: Path) -> Topology:
     Raises:
         ConfigError: one line that names the file, its line and the column.
     """
-    rows = list(csv.reader(io.StringIO(read_text(path))))
+    rows = list(islice(csv.reader(io.StringIO(read_text(path))), _MOST_LAYERS + 2))
     heading = [cell.strip() for cell in rows[0]] if rows else []
-    if len(rows) > _MOST_LAYERS or not heading or not heading[0].casefold().startswith("layer"):
+    if len(rows) > _MOST_LAYERS + 1:
+        raise ConfigError(f"{path}: expected at most {_MOST_LAYERS:,} layers.")
+    if not heading or not heading[0].casefold().startswith("layer"):
         raise ConfigError(
             f"{path}: expected SCALE-Sim's topology: a heading that begins with Layer."
         )
