@@ -139,11 +139,33 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "searchers": ("tests/searchers",),
     "searchers/shared": ("tests/searchers",),
     "surrogate": ("tests/surrogate",),
-    "orchestrator/comparison/results.py": ("tests/orchestrator/comparison/test_results.py",),
-    "orchestrator/comparison/results_files.py": ("tests/orchestrator/comparison/test_results.py",),
+    "costmodel/problems": ("tests/costmodel/problems", "tests/mapspace/test_misuse.py"),
+    "mapspace": ("tests/mapspace", "tests/test_limits_hold.py"),
+    # Where commands lead is looked at by the tests of what they call.
+    "orchestrator/commands": tuple(
+        f"tests/orchestrator/{room}"
+        for room in ("commands", "comparison", "explain", "records", "runs", "search")
+    ),
+    "orchestrator/imports": ("tests/orchestrator/imports", "tests/test_limits_hold.py"),
+    "orchestrator/runs": (
+        "tests/orchestrator/runs",
+        "tests/orchestrator/benchmark",
+        "tests/orchestrator/training",
+        "tests/test_limits_hold.py",
+    ),
+    "orchestrator/search": ("tests/orchestrator/search", "tests/orchestrator/networks"),
     **{
         f"orchestrator/{room}": (f"tests/orchestrator/{room}",)
-        for room in ("store", "sweep", "design")
+        for room in (
+            "answers",
+            "comparison",
+            "design",
+            "explain",
+            "proofs",
+            "records",
+            "store",
+            "sweep",
+        )
     },
 }
 # Imported before the forks: what takes long and is none of this project's.

@@ -215,6 +215,26 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "only the ranks of the colours are read, and one of them comes before its equals",
     ),
     Unseen(
+        "orchestrator/design/branching.py", "settle", "self._ratio(box) > 1 + ROUNDING",
+        "self._ratio(box) >= 1 + ROUNDING", "what lies within rounding may be either",
+    ),
+    Unseen(
+        "orchestrator/networks/jointly.py", "_own_weight", "2 if self.objective == 'ed2p' else 1",
+        "2 if self.objective == 'ed2p' else 2", "a weight to begin with: any leads to the optimum",
+    ),
+    Unseen(
+        "orchestrator/store/sql.py", "_in_time", "timer.daemon = True", "timer.daemon = False",
+        "it is ended and waited for in every case",
+    ),
+    Unseen(
+        "costmodel/machines/component_library.py", "_figures", "read * 1000000000000.0",
+        "read * 1000000000001.0", "figures are rounded to few digits",
+    ),
+    Unseen(
+        "costmodel/machines/component_library.py", "_figures", "write * 1000000000000.0",
+        "write * 1000000000001.0", "figures are rounded to few digits",
+    ),
+    Unseen(
         "mapspace/parquet_parts.py", "read",
         "self._file.read_row_groups(list(parts), chosen, use_threads=False)",
         "self._file.read_row_groups(list(parts), chosen, use_threads=True)",
