@@ -390,9 +390,9 @@ def test_what_is_cut_off_is_kept_where_it_is_settled_alone(
     if not options:
         assert search(**hard).interrupted
         assert not search(**hard).from_store
-    first = search(**options, gap=1e9)
+    first = search(**options, gap=1.0)
     assert first.interrupted
-    again = search(**options, gap=1e9)
+    again = search(**options, gap=1.0)
     assert again.from_store
     assert not again.interrupted
 
