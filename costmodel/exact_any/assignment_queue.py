@@ -161,6 +161,9 @@ class AssignmentQueue:
         """
         first, listed, taken = self._listed_of[self.groups[group][0]]
         energy, cycles = listed.energy[:, a], listed.cycles[:, a]
+        if energy.size == 1:  # what follows, in a tenth of the time
+            gone = taken[0, a] or energy[0] == np.inf or self._known.passes_by(energy, cycles)[0]
+            return None if gone else (first, float(energy[0]), int(cycles[0]))
         left = np.flatnonzero(~taken[:, a] & (energy < np.inf))  # else no tiles fit
         left = left[~self._known.passes_by(energy[left], cycles[left])]
         if not left.size:

@@ -37,14 +37,16 @@ Opened = tuple[Assignment, list[Sight]]
 FEW_CELLS = 100_000
 """Larger lattices have tables for ports that are mixed alone, for memory."""
 
-FEW_PORTS = 3
-"""Of more limited ports so many have tables of their own, those that take the most cycles."""
+SMALL, MOST_PORTS, FEW_PORTS = 50_000, 6, 3
+"""Of more limited ports so many have tables of their own, those that take the most cycles: six on
+lattices of so many cells, three on larger ones, for memory."""
 
-PLAIN = 2 + FEW_PORTS
+PLAIN = 2 + MOST_PORTS
 """Where the tables of mixed cycles without energy stand."""
 
-FAR = 16
-"""A port is passed whose cycles are so many times below the least if every word enters once."""
+FAR = 2
+"""A port is passed whose cycles are so many times below the least if every word enters once: it
+hardly ever decides anything, and has tables of its own to fill."""
 
 ROUNDING = 1e-9
 """Tables leave out what is further above the limit than this share."""
@@ -171,8 +173,9 @@ class ChainBounds:
             return
         (number, prices), waiting = listed, int(one.space.tables.machine.waiting)
         # Where there is room, in the table in which a search looks for it.
-        own = number if len(of.limited) <= FEW_PORTS else chains - 2
-        beside = one.shape.cells <= FEW_CELLS and own < FEW_PORTS and not prices.leaks
+        most = _own_ports(one)
+        own = number if len(of.limited) <= most else chains - 2
+        beside = one.shape.cells <= FEW_CELLS and own < most and not prices.leaks
         table = nth_table(tables, 0 if number < 0 else 2 + own if beside else 1)
         # What an exact table of its own keeps for later must not depend on who asks.
         lasting = number < 0 or beside
@@ -397,12 +400,12 @@ class ChainBounds:
             least: `[P]` cycles of ports if every word enters once.
             mixed: those whose cycles are added to energy; where there is room others are beside.
         """
-        large = one.shape.cells > FEW_CELLS
-        if len(least) <= FEW_PORTS:
+        large, most = one.shape.cells > FEW_CELLS, _own_ports(one)
+        if len(least) <= most:
             return [(n, n) for n in range(len(least)) if not large or n in mixed]
         turns = np.argsort(-least, kind="stable").tolist()
         first = sorted(turns, key=lambda n: n not in mixed)
-        chosen = mixed if large else first[:FEW_PORTS]
+        chosen = mixed if large else first[:most]
         return list(enumerate(n for n in turns if n in chosen))
 
     def _price(
@@ -510,6 +513,11 @@ class ChainBounds:
         both, slow = np.array([least]), np.array([cycles])
         raised = together.energy(energy, slow, both, cycles) * (1 - SLACK)
         found.energy[mate] = max(found.energy[mate], float(raised[0]))
+
+
+def _own_ports(one: OneOrder) -> int:
+    """How many ports have tables of their own."""
+    return MOST_PORTS if one.shape.cells <= SMALL else FEW_PORTS
 
 
 def _first_different(spatial: Array) -> int:

@@ -13,7 +13,9 @@ Letters: B assignments, L levels, n dimensions, T tensors, F tiles, P corners, M
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,18 +32,8 @@ from costmodel.tile_chains.weights import entering_once, weights
 MOST_CORNERS = 64
 """Of more corners so many are taken, below all others: the floors are a little lower."""
 
-
-class _Kept(NamedTuple):
-    """A level's tiles that keep some tensors.
-
-    kept: the tensors; moved `[n]` the dimensions that move any; cells `[F]` the tiles, as large as
-    they can be in the others; words `[F, T]` per point of each.
-    """
-
-    kept: tuple[int, ...]
-    moved: npt.NDArray[np.bool_]
-    cells: Array
-    words: FloatArray
+MOST_LOOKED = 128
+"""Of so many levels' tiles it is known what is least, for further proofs of the operation."""
 
 
 class _Class(NamedTuple):
@@ -57,6 +49,41 @@ class _Class(NamedTuple):
     words: FloatArray
 
 
+class _Looked(NamedTuple):
+    """What is known of the tiles that keep some tensors, whatever words cost.
+
+    classes: by number; corners `[P, M]` by class and the spatial factors around.
+    """
+
+    classes: dict[int, _Class]
+    corners: dict[tuple[int, bytes], FloatArray]
+
+
+@lru_cache(maxsize=MOST_LOOKED)
+def _looked_at(operation: tuple[bytes, ...], kept: int, tiles: bytes) -> _Looked:
+    """What is known of tiles, filled by whoever needs it: machines of a sweep have many alike.
+
+    Args:
+        operation: what decides words and classes.
+        kept: the tensors that the tiles keep, as bits.
+        tiles: a digest of which tiles they are.
+    """
+    return _Looked({}, {})
+
+
+class _Kept(NamedTuple):
+    """A level's tiles that keep some tensors.
+
+    kept: the tensors; moved `[n]` the dimensions that move any; cells `[F]` the tiles, as large as
+    they can be in the others; looked: what is known of them.
+    """
+
+    kept: tuple[int, ...]
+    moved: npt.NDArray[np.bool_]
+    cells: Array
+    looked: _Looked
+
+
 class Intensity:
     """The floors of assignments that keep the same tensors."""
 
@@ -70,8 +97,12 @@ class Intensity:
         self._one, self._keeps = one, keeps
         self._shape, self._lattice = one.shape, one.lattice
         self._known: dict[int, _Kept] = {}
-        self._classes: dict[tuple[int, int], _Class] = {}
-        self._found: dict[tuple[int, int, bytes], FloatArray] = {}
+        shape = one.shape
+        matter = (
+            shape.sizes, shape.relevant, shape.axis_start, shape.term_start, shape.term_dimension,
+            shape.term_coefficient, shape.class_rest, shape.class_slide,
+        )  # fmt: skip
+        self._operation = tuple(array.tobytes() for array in matter)
 
     def floors(self, spatial: Array) -> FloatArray:
         """`[B]` pJ that the mappings of assignments need at least, leakage while waiting left out.
@@ -133,24 +164,24 @@ class Intensity:
         cells = np.flatnonzero(
             lattice.fits(level, mask) & (lattice.place[:, ~moved] == 0).all(axis=1)
         )
-        volume = lattice.extent[cells][:, moved].prod(axis=1, dtype=np.float64)
-        words = lattice.words[:, cells].T / volume[:, None]
-        return _Kept(tuple(kept), moved, cells, words)
+        digest = hashlib.blake2b(cells.tobytes(), digest_size=16).digest()
+        return _Kept(tuple(kept), moved, cells, _looked_at(self._operation, mask, digest))
 
     def _class(self, level: int, kind: int) -> _Class:
         """What a class of innermost loops moves of a level's tiles."""
-        key = level, kind
-        if key not in self._classes:
-            shape, of = self._shape, self._of(level)
+        of = self._of(level)
+        if kind not in of.looked.classes:
+            shape, lattice = self._shape, self._lattice
             rest = int(shape.class_rest[kind])
             tensors = np.array([t for t in of.kept if not rest >> t & 1], np.int64)
             slide = int(shape.class_slide[kind])
             along = (shape.together[slide] > 0) & (slide >= 0)
-            group = self._lattice.place[of.cells][:, along] @ shape.stride[along]
-            words = of.words[:, tensors]
+            group = lattice.place[of.cells][:, along] @ shape.stride[along]
+            volume = lattice.extent[of.cells][:, of.moved].prod(axis=1, dtype=np.float64)
+            words = lattice.words[tensors][:, of.cells].T / volume[:, None]
             left = undominated(words, group)
-            self._classes[key] = _Class(tensors, along, of.cells[left], words[left])
-        return self._classes[key]
+            of.looked.classes[kind] = _Class(tensors, along, of.cells[left], words[left])
+        return of.looked.classes[kind]
 
     def _corners(self, level: int, kind: int, around: bytes) -> FloatArray:
         """`[P, M]` the least words per point of the tensors that a class of loops moves.
@@ -161,8 +192,8 @@ class Intensity:
             around: `[2, n]` the spatial factors outside the level outside, and its own; 1 where
                 they make no difference.
         """
-        key = level, kind, around
-        if key not in self._found:
+        found, key = self._of(level).looked.corners, (kind, around)
+        if key not in found:
             shape, of = self._shape, self._class(level, kind)
             slide = int(shape.class_slide[kind])
             outer, spread = np.frombuffer(around, np.int64).reshape(2, -1)
@@ -174,11 +205,11 @@ class Intensity:
                 if slide >= 0 and shape.axis_of[t, slide] >= 0:
                     words[:, m] *= self._share(t, slide, of.cells[fits], outer, spread)
             first = undominated(words, np.zeros(len(words), np.int64))
-            self._found[key] = words[first[:MOST_CORNERS]]
+            found[key] = words[first[:MOST_CORNERS]]
             if len(first) > MOST_CORNERS:
                 below = words[first[MOST_CORNERS:]].min(axis=0)
-                self._found[key] = np.vstack([self._found[key], below])
-        return self._found[key]
+                found[key] = np.vstack([found[key], below])
+        return found[key]
 
     def _share(self, t: int, slide: int, cells: Array, outer: Array, spread: Array) -> FloatArray:
         """`[F]` the share of a tensor's tile that a step of a loop along an axis of it brings.

@@ -98,7 +98,10 @@ def _axes(space: MapSpace, renamed: Sequence[int]) -> list[Counter[Hashable]]:
 
 def _same(vectors: Sequence[Array], renamed: Sequence[int]) -> bool:
     """Whether every level spreads the same under other names."""
-    return all(
-        set(map(tuple, rows.tolist())) == set(map(tuple, rows[:, list(renamed)].tolist()))
-        for rows in vectors
-    )
+    return all(_rows(rows) == _rows(rows[:, list(renamed)]) for rows in vectors)
+
+
+def _rows(vectors: Array) -> set[bytes]:
+    """The rows of vectors `[V, n]`, each as bytes."""
+    rows = np.ascontiguousarray(vectors)
+    return set(rows.view(f"V{rows.itemsize * rows.shape[1]}")[:, 0].tolist())

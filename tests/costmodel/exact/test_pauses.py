@@ -95,9 +95,9 @@ def test_a_proof_that_was_saved_in_flight_continues_exactly(steps: int) -> None:
 
 def test_a_mapping_offered_in_flight_shortens_what_is_left() -> None:
     space = awkward()
-    whole = AnyProver(space)
+    whole = AnyProver(space, objective="energy")
     whole.run()
-    alone, helped = (AnyProver(space) for _ in range(2))
+    alone, helped = (AnyProver(space, objective="energy") for _ in range(2))
     for prover in (alone, helped):
         for _ in range(5):
             prover.step(parts=1)

@@ -12,7 +12,7 @@ from test_levels_apart import _enumerated, _listed_as, _random_space
 
 from costmodel import MapSpace, accelerator, workload
 from costmodel.exact_any.assignments import list_assignments
-from costmodel.exact_any.intensity import Intensity
+from costmodel.exact_any.intensity import Intensity, _looked_at
 from costmodel.exact_any.layout import lay_out
 from costmodel.exact_any.prover import AnyProver
 from costmodel.tile_chains.ports import ports
@@ -144,6 +144,32 @@ def test_counted_by_hand() -> None:
     ((listed, _, floor, busy),) = _floors(space).values()
     assert floor - listed == pytest.approx(96 * 101)
     assert busy == pytest.approx(128 / 0.5)
+
+
+def test_machines_share_what_is_known_of_equal_tiles_alone() -> None:
+    """Other energies, capacities and workloads in turn: the floors that each has by itself."""
+    buffer = {"name": "L1", "energy_pj": 1.0, "capacity_words": 12, "fanout": 4}
+    levels = [{"name": "DRAM", "energy_pj": 100.0, "read_bandwidth": 0.5}, buffer]
+    cheaper, larger = buffer | {"energy_pj": 0.5}, buffer | {"capacity_words": 40}
+    # The same tiles fit of both, but other loops move other tensors.
+    other = {
+        "dimensions": {"M": 8, "N": 8, "K": 8},
+        "tensors": {"A": ["M", "N"], "B": ["N", "K"], "Z": ["M", "K"]},
+        "output": "Z",
+    }
+    spaces = [
+        MapSpace(workload(work), accelerator({"name": "m", "mac_energy_pj": 1.0, "levels": its}))
+        for work in ("gemm:M=8,N=8,K=8", other)
+        for its in ([levels[0], one] for one in (buffer, larger, cheaper))
+    ]
+    alone = []
+    for space in spaces:
+        _looked_at.cache_clear()
+        alone.append(_floors(space))
+    assert [_floors(space) for space in spaces] == alone
+    # Of either workload the second buffer of twelve words has nothing to look for.
+    assert _looked_at.cache_info().currsize == 4
+    assert len({str(floors) for floors in alone}) == len(spaces)
 
 
 def test_few_assignments_are_bounded_where_floors_say_enough() -> None:
