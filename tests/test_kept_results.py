@@ -40,6 +40,7 @@ PROVEN = {"machines.md"}
 # Scripts under tests/benchmarks that pages name: they time things.
 TIMING = {
     "bench_anytime",
+    "bench_doors",
     "bench_pool",
     "bench_proofs",
     "bench_scale",
