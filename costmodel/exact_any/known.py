@@ -340,6 +340,10 @@ class Known:
             # Powers of arrays are rounded otherwise than those of numbers.
             most = self.order(*self.to_beat)[0] * (1 + SLACK)
             could &= self.primary(costs.energy_pj, costs.latency_cycles) <= most
+            if self._kind == LATENCY:
+                # Whole numbers: most of what is scored late is as fast as the worst, and no better.
+                energy, its = self.to_beat
+                could &= (costs.latency_cycles < its) | (costs.energy_pj < energy)
         for b in np.flatnonzero(could):
             energy, cycles = float(costs.energy_pj[b]), float(costs.latency_cycles[b])
             order, worst = self._snapped(energy, cycles), self.to_beat
