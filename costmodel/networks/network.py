@@ -78,6 +78,12 @@ class _Layer(StrictModel):
                 "expected a preset's name, inline text such as gemm:M=384,N=4096,K=1024, or a "
                 f"mapping, got {shown(value)}."
             )
+        if isinstance(value.get("workload"), Mapping):
+            kind = next(iter(value["workload"]), "gemm")
+            raise ValueError(
+                "workload: expected a name, a file or inline text, got a mapping; what that holds "
+                f"stands in the entry itself: {{{kind}: ..., count: 1}}."
+            )
         return value
 
     def build(self, folder: Path) -> Workload:

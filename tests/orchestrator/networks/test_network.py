@@ -226,6 +226,10 @@ def test_a_layer_without_a_mapping_is_a_row(
         ),
         ("layers: []", "layers: expected 1 or more entries"),
         ("layers: [7]", "layers[0]: expected a preset's name, inline text"),
+        (
+            "layers: [{workload: {gemm: {M: 1}}}]",
+            "what that holds stands in the entry itself: {gemm: ..., count: 1}",
+        ),
         ("layers: [gemm-51]", "layers[0]: Unknown workload 'gemm-51'; did you mean gemm-512"),
         ('layers: ["conv:K=1"]', "layers[0]: conv:K=1: expected one of cnn, conv1d, gemm, mttkrp"),
         (
