@@ -104,6 +104,12 @@ def test_dots_off_the_front_have_the_numbers_of_the_table(
     assert drawn == ["2", "3", "4"]
     rows = re.findall(r"<tr><td[^>]*>(?:<[a-z]+>)?(\d+)<", page)
     assert rows == ["1", *drawn]
+    # As many as have names beside them have no numbers.
+    for most, numbers in ((3, 6), (4, 3)):
+        monkeypatch.setattr(report, "MOST_NAMES", most)
+        report.draw_front(results, tmp_path / "front.png")
+        assert len(drawn) == numbers
+        drawn[3:] = []
 
 
 @pytest.mark.parametrize(
