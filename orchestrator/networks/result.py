@@ -325,7 +325,9 @@ def _totals(
         bound: float = (roots + moving.objective(objective) ** (1 / degree)) ** degree
         layers = sum(layer.proven for layer in standings)
         # Without a product the sum of the best is the best sum; so is one layer, however often.
-        proven = layers == len(found) and (degree == 1 or (len(found) == 1 and not any(moves)))
+        # What comes to nothing is the least that there can be.
+        single = len(found) == 1 and not any(moves)
+        proven = layers == len(found) and (degree == 1 or single or not value)
         gap = max(0.0, value / bound - 1) if bound > 0 else math.inf
         return TotalStanding(
             layers, proven, value if proven else min(bound, value), 0.0 if proven else gap

@@ -32,3 +32,18 @@ def test_the_text_and_the_shares() -> None:
     ]
     stopped = replace(found, interrupted=True).picture()
     assert stopped == f"{found.picture()}\ninterrupted: this is the best so far."
+
+
+def test_totals_that_come_to_nothing_are_the_least() -> None:
+    """Where nothing costs energy every product is 0, and no mappings have less."""
+    levels = [
+        {"name": "DRAM", "energy_pj": 0.0}, {"name": "L1", "energy_pj": 0.0, "capacity_words": 9},
+    ]  # fmt: skip
+    machine = {"name": "free", "mac_energy_pj": 0.0, "levels": levels}
+    layers = [{"workload": f"gemm:M={m},N=2,K=2"} for m in (2, 4)]
+    found = ms.search_network({"layers": layers}, machine, objective="ed2p", store=False)
+    assert isinstance(found, ms.NetworkResult)
+    assert found.totals is not None
+    assert (found.totals.costs.energy_pj, found.totals.costs.latency_cycles) == (0.0, 8 + 16)
+    assert (found.totals.overall.gap, found.totals.overall.proven) == (0.0, True)
+    assert dict(found.facts())["in all"] == "proven optimal"
