@@ -108,11 +108,15 @@ class Timeloop(Searcher):
     def _loops(self) -> list[list[int]]:
         """Per level whose order is an attribute the dimensions that loop there."""
         names = self.space.workload.dimension_names
-        trips = {level.name: level.temporal for level in self.space.describe(self._tiling).levels}
-        levels = [self.space.attribute_names[place].partition(".")[2] for place in self._orders]
-        return [
-            [d for d, name in enumerate(names) if trips[level].get(name, 1) > 1] for level in levels
+        levels = self.space.describe(self._tiling).levels
+        # Of buffers side by side the attributes are called by their place in the nest.
+        trips = {level.name: level.temporal for level in levels}
+        called = [self.space.attribute_names[place].partition(".")[2] for place in self._orders]
+        own = [
+            trips[name] if name in trips else levels[place].temporal
+            for place, name in enumerate(called)
         ]
+        return [[d for d, name in enumerate(names) if one.get(name, 1) > 1] for one in own]
 
     def _mappings(self, places: range) -> Codes:
         """`[n, D]` the tiling's mappings at some places, the loop orders slowest."""

@@ -11,6 +11,7 @@ from costmodel.loop_nest.nest_record_models import (
     NestProblem,
 )
 from costmodel.loop_nest.nest_tables import NestMapping, nest_accelerator
+from costmodel.loop_nest.record_forms import WITHOUT_EFFECT
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.constraint_entries import Constraint, HasConstraints
 from costmodel.map_space.constraint_reading import read_constraints
@@ -19,6 +20,7 @@ from costmodel.map_space.mapping import Mapping as WholeMapping
 from costmodel.map_space.meant_entries import meant
 from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
+from mapspace.near_names import nearest
 from mapspace.strict_yaml import shown, validate
 
 
@@ -34,6 +36,13 @@ def read_problem(line: object) -> tuple[Workload, Accelerator]:
     """
     if not isinstance(line, Mapping):
         raise ConfigError(f"expected a mapping with arch and problem, got {shown(line)}.")
+    known = ("arch", "problem", "constraints")
+    for key in map(str, line):
+        close = [] if key in known else nearest(key, known)
+        if close and not key.startswith(f"{close[0]}_"):  # `arch_name` is a word of its own
+            raise ConfigError(f"{key}: unknown key; did you mean {close[0]}?")
+    for key in WITHOUT_EFFECT.keys() & line.keys():
+        raise ConfigError(f"{key}: {WITHOUT_EFFECT[key]}")
     for key in ("arch", "problem"):
         if key not in line:
             raise ConfigError(f"missing {key}; a line has arch, problem and perhaps constraints.")

@@ -37,7 +37,7 @@ Record = dict[str, Any]
 _FULL = {"workload": "problem", "accelerator": "arch"}
 """What says a part by name, and what says it in full."""
 
-_WITHOUT_EFFECT = {
+WITHOUT_EFFECT = {
     "densities": "sparse tensors are not modelled; leave it out.",
     "bitwidths": "expected as bits of the tensors of the workload.",
 }
@@ -103,8 +103,8 @@ def _whole(record: object, known: dict[str, _Named]) -> Record:
         close = [] if {part, full} & record.keys() else nearest(part, record)
         if close:
             raise ConfigError(f"{close[0]}: unknown key; did you mean {part}?")
-    for key in _WITHOUT_EFFECT.keys() & record.keys():
-        raise ConfigError(f"{key}: {_WITHOUT_EFFECT[key]}")
+    for key in WITHOUT_EFFECT.keys() & record.keys():
+        raise ConfigError(f"{key}: {WITHOUT_EFFECT[key]}")
     for key in named:
         if _FULL[key] in record:
             raise ConfigError(f"{key}: {_FULL[key]} says it as well; give one of them.")

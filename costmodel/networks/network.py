@@ -232,8 +232,18 @@ def _read(data: Mapping[str, Any], source: str, folder: Path, unnamed: str) -> R
     """
     name, listed = _listed(data, source, folder)
     found: dict[str, tuple[Workload, int]] = {}
+    called = {entry.workload.name for entry in listed}
     for entry in listed:
         layer = entry.workload
+        for key, other, where in (
+            ("input", entry.input, "before"),
+            ("until", entry.until, "after"),
+        ):
+            if other is not None and other not in called:
+                raise ConfigError(
+                    f"{source}: layers[{layer.name}].{key}: expected the name of a layer {where} "
+                    f"it, got {other!r}{meant(other, called)}"
+                )
         before = found.get(layer.hash, (layer, 0))
         found[layer.hash] = before[0], before[1] + entry.count
     layers = list(found.values())

@@ -90,11 +90,6 @@ def _actions(given: Any, place: str, idle: list[str]) -> Table:
     """The largest energy of every action."""
     table: Table = {}
     if isinstance(given, Mapping):
-        for action in given:
-            if action not in _READ and misspelt(action, _READ):
-                raise ConfigError(
-                    f"{place}.{action}: unknown; did you mean {misspelt(action, _READ)}?"
-                )
         listed = [
             (action, entry)
             for action, entries in given.items()
@@ -105,6 +100,9 @@ def _actions(given: Any, place: str, idle: list[str]) -> Table:
     else:
         raise ConfigError(f"{place}: expected actions, got {shown(given)}.")
     for action, entry in listed:
+        word = None if action in _READ else misspelt(str(action), _READ)
+        if word is not None:
+            raise ConfigError(f"{place}.{action}: unknown; did you mean {word}?")
         if isinstance(entry, Mapping):
             idle += passed(entry, {"name", "energy", "arguments"}, f"{place}.{action}")
             if action is None:

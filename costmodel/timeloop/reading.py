@@ -14,6 +14,7 @@ from costmodel.timeloop.architecture import read_architecture
 from costmodel.timeloop.constraints import check_mapping, read_entries
 from costmodel.timeloop.documents import read_documents
 from costmodel.timeloop.energies import read_table, unused
+from costmodel.timeloop.keys import passed
 from costmodel.timeloop.mapping import read_mapping
 from costmodel.timeloop.nodes import tree_of_nodes
 from costmodel.timeloop.problem import read_problem
@@ -21,6 +22,32 @@ from mapspace.arguments import checked
 from mapspace.errors import ConfigError
 from mapspace.strict_yaml import shown
 
+BUDGETS = frozenset(
+    [
+        "algorithm",
+        "diagnostics",
+        "filter-revisits",
+        "live-status",
+        "log-all-mappings",
+        "log-interval",
+        "log-level",
+        "log-stats",
+        "log-suboptimal",
+        "max-permutations-per-if-visit",
+        "max-temporal-loops-in-a-mapping",
+        "num-threads",
+        "optimal-cutoff",
+        "out-prefix",
+        "penalize-consecutive-bypass-fails",
+        "search-size",
+        "sync-interval",
+        "timeout",
+        "victory-condition",
+    ]
+)
+"""What the files say of how Timeloop's mapper searches, with hyphens."""
+
+_OF_MAPPER = BUDGETS | {"optimization-metric", "optimization-metrics", "version"}
 Record = dict[str, Any]
 
 
@@ -121,12 +148,20 @@ def from_timeloop(
     mapper = documents.parts["mapper"].value if "mapper" in documents.parts else {}
     if not isinstance(mapper, Mapping):
         raise ConfigError(f"{documents.parts['mapper'].place}: expected a mapping.")
+    hyphened = {str(key).replace("_", "-"): value for key, value in mapper.items()}
+    foreign = passed(hyphened, _OF_MAPPER, documents.parts["mapper"].place) if mapper else []
     return TimeloopInput(
         record,
         rules,
         wishes,
         mapper,
-        (*architecture.idle, *unread, *idle, *unused(table, documents.parts.get("ERT"), arch)),
+        (
+            *architecture.idle,
+            *unread,
+            *idle,
+            *foreign,
+            *unused(table, documents.parts.get("ERT"), arch),
+        ),
         (*(left_out or ()), *documents.left_out),
         (*places, *more),
     )

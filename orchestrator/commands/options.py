@@ -372,8 +372,8 @@ def share_of(text: str) -> float:
         raise ConfigError(
             f"--gap: expected a share of 0 to 1 or per cent, got {text!r}; did you mean {number}%?"
         )
-    if not 0 <= share < float("inf"):
-        raise ConfigError(f"--gap: expected a share of 0 or more such as 1% or 0.01, got {text!r}.")
+    if not 0 <= share <= 1:
+        raise ConfigError(f"--gap: expected a share of 0 to 1 such as 1% or 0.01, got {text!r}.")
     return share
 
 

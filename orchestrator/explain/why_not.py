@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.map_space.mapping import LevelMapping
 from costmodel.map_space.mapping import Mapping as LoopNest
 from costmodel.problems.workloads import workload
-from mapspace.errors import ConfigError
+from mapspace.errors import ArgumentError, ConfigError
 from orchestrator.explain.difference import Difference, differences
 from orchestrator.explain.read_mapping import (
     ReadMapping,
@@ -177,6 +178,8 @@ def explain_why_not(
     Raises:
         ConfigError: the record cannot be read, or is of another operation or machine.
     """
+    if not 0 < seconds < math.inf:
+        raise ArgumentError("seconds", f": expected more than 0, got {seconds:g}.")
     read = _own(MapSpace(result.workload, result.accelerator), record)
     value = result.costs.objective(result.objective)
     own = float(read.evaluated.objective(result.objective)[0])

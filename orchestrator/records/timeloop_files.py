@@ -9,7 +9,7 @@ from typing import Any
 
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.records import score
-from costmodel.timeloop.reading import TimeloopInput, from_timeloop
+from costmodel.timeloop.reading import BUDGETS, TimeloopInput, from_timeloop
 from mapspace.errors import ConfigError
 from orchestrator.report.document import LEFT, Table
 from orchestrator.report.shown import aligned
@@ -25,9 +25,7 @@ def read_files(files: Sequence[str | Path], *, lenient: bool = False) -> Timeloo
         ConfigError: a file that cannot be read, or says what is not modelled.
     """
     read = from_timeloop(files, lenient=lenient)
-    budgets = [
-        key for key in read.mapper if not key.replace("_", "-").startswith("optimization-metric")
-    ]
+    budgets = [key for key in read.mapper if key.replace("_", "-") in BUDGETS]
     if budgets:
         print(f"says how Timeloop searches: mapper.{', '.join(budgets)}", file=sys.stderr)
     for name, keys in (("changes no cost", read.idle), ("left out", read.left_out)):

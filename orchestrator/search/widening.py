@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from orchestrator.answers.request import Request
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent, value_text
@@ -196,7 +196,14 @@ def widen(
             what is left.
         stream: takes the progress; None: standard error.
         store: where answers are read and kept; None: nowhere.
+
+    Raises:
+        ConfigError: no such time.
     """
+    if not 0 < seconds < math.inf:
+        raise ArgumentError("seconds", f": expected more than 0, got {seconds:g}.")
+    if not 0 < seconds < math.inf:
+        raise ArgumentError("seconds", f": expected more than 0, got {seconds:g}.")
     rules = rules_of(result.accelerator, restricted=result.keep is not None)
     end, found = time.monotonic() + seconds, list[Wider]()
     for place, rule in enumerate(rules):

@@ -96,3 +96,10 @@ def test_orders_in_digits() -> None:
     assert [_rank(order, 4) for order in every] == list(range(24))
     # The others follow in their own order.
     assert every[_rank([2, 0], 4)] == (2, 0, 1, 3)
+
+
+def test_buffers_in_any_order_have_their_own_loops() -> None:
+    space = MapSpace("gemm:M=12,N=10,K=8", {"extends": "mm256", "tiles": "apart"})
+    codes = visited(searchers.make("timeloop", space, seed=0), 100)
+    assert space.feasible(codes).all()
+    assert len({nest(space, code) for code in codes}) == len(codes)

@@ -82,6 +82,24 @@ def test_the_metric_is_read_in_both_spellings(
 
 
 @pytest.mark.parametrize(
+    ("mapper", "status", "said"),
+    [
+        ("{optimization-metricz: [delay]}", 2, "did you mean optimization-metric"),
+        ("{timeout: 5, foo: 3}", 0, "says how Timeloop searches: mapper.timeout\n"),
+        ("{timeout: 5, foo: 3}", 0, "mapper.foo\n"),
+    ],
+)
+def test_keys_of_the_mapper_are_known_or_said(
+    mapper: str, status: int, said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    file = tmp_path / "mapper.yaml"
+    file.write_text(f"mapper: {mapper}\n")
+    files = [path for path in inputs("ispass04-cp") if ".map." not in path]
+    assert call("search", "--timeloop", *files, file) == status
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("search", "--timeloop"), "--timeloop needs files"),

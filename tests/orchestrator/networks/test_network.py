@@ -227,6 +227,10 @@ def test_a_layer_without_a_mapping_is_a_row(
         ("layers: []", "layers: expected 1 or more entries"),
         ("layers: [7]", "layers[0]: expected a preset's name, inline text"),
         (
+            "layers: [{workload: gemm-512, name: a}, {workload: gemm-1024, input: b}]",
+            "layers[gemm-1024].input: expected the name of a layer before it, got 'b'",
+        ),
+        (
             "layers: [{workload: {gemm: {M: 1}}}]",
             "what that holds stands in the entry itself: {gemm: ..., count: 1}",
         ),

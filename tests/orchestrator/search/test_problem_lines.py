@@ -111,6 +111,11 @@ def test_what_levels_keep_is_known_to_the_proof(tmp_path: Path) -> None:
     [
         ([1], "problems.jsonl:2: expected a mapping with arch and problem"),
         ({"arch": {}}, "problems.jsonl:2: missing problem"),
+        (
+            {"constraint": []},
+            "problems.jsonl:2: constraint: unknown key; did you mean constraints?",
+        ),
+        ({"densities": {"A": 0.5}}, "problems.jsonl:2: densities: sparse tensors are not modelled"),
         ({"constraints": [{"target": "L9", "type": "temporal"}]}, "constraints[0].target: expec"),
         ({"constraints": [{"target": "L1"}]}, "problems.jsonl:2: constraints[0]: missing type"),
         ({"problem": {"dims": {"M": 0}}}, "problems.jsonl:2: problem.dims.M: expected"),

@@ -103,3 +103,12 @@ def test_what_one_rule_gains_all_of_them_gain() -> None:
     found = cost_of(rules["all but factors"], result, wide, 5.0)
     assert (found.value, found.at_least, found.at_most) == (5.0, 3.0, 4.0)
     assert found.text() == "at least 300.00 %, at most 400.00 %"
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_times_that_are_none_are_refused(seconds: float) -> None:
+    result = ms.search("gemm:M=4,N=4,K=4", "mm256", store=False)
+    with pytest.raises(ms.ConfigError, match="seconds: expected more than 0"):
+        ms.widen(result, seconds=seconds, store=False)
+    with pytest.raises(ms.ConfigError, match="seconds: expected more than 0"):
+        ms.why_not(result, result, seconds=seconds)
