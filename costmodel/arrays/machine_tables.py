@@ -108,6 +108,18 @@ class MachineTables(NamedTuple):
     cumulative: int
 
 
+def _is_separate(accelerator: Accelerator) -> bool:
+    """Whether reads, fills and updates differ in energy, or something else has a cost."""
+    return accelerator.mac_leakage_pj > 0 or any(
+        len(set(level.energies)) > 1
+        or level.block_words > 1
+        or level.cluster_size > 1
+        or level.address_pj > 0
+        or level.leakage_pj > 0
+        for level in accelerator.levels
+    )
+
+
 def machine_tables(
     accelerator: Accelerator,
     roles: Mapping[str, str],
@@ -139,15 +151,6 @@ def machine_tables(
     spread = [_axis_masks(level, dimensions, lacked) for level in levels]
     actions = np.array([level.energies for level in levels])
     mesh = _instances(levels)
-    separate = any(
-        len(set(level.energies)) > 1
-        or level.block_words > 1
-        or level.cluster_size > 1
-        or level.address_pj > 0
-        or level.leakage_pj > 0
-        for level in levels
-    )
-    separate = separate or not packing.is_of_words
     leakage = [*(level.leakage_pj for level in levels), accelerator.mac_leakage_pj]
     # Hops alone are the same and quicker, where every level takes part in what passes through it.
     networks = any(level.hop_energy_pj or level.router_pj or level.ingress_pj for level in levels)
@@ -194,7 +197,7 @@ def machine_tables(
         waited=0,
         cycles_per_mac=accelerator.cycles_per_mac,
         charged=int(accelerator.output_fills == "charged"),
-        separate=int(as_timeloop or separate or accelerator.mac_leakage_pj > 0),
+        separate=int(as_timeloop or _is_separate(accelerator) or not packing.is_of_words),
         limited=int(any(bandwidths) or turns.any() or startup.any() or single.any()),
         bounded=np.array([bool(bandwidth) for bandwidth in bandwidths], dtype=np.int64),
         network=np.array([_network_kind(level, classed) for level in levels], dtype=np.int64),

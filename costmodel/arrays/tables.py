@@ -372,15 +372,7 @@ def build_tables(
     packing = pack(accelerator, workload.bits_by_tensor)
     machine = machine_tables(accelerator, workload.roles, names, indexing=indexing, packing=packing)
     _check_utilisation(workload, accelerator, machine, packing)
-    slots: list[tuple[int, int]] = []
-    temporal_slot, spatial_slot = [], []
-    for index, level in enumerate(levels):
-        temporal_slot.append(len(slots))
-        slots.append((index, 0))
-        spatial_slot.append(len(slots) if level.fanout > 1 else ABSENT)
-        if level.fanout > 1:
-            slots.append((index, 1))
-
+    slots, temporal_slot, spatial_slot = _slots(accelerator)
     tilings, factors, within = _tilings(workload, slots, accelerator)
     orders, ranks = _permutations(len(names))
 
@@ -442,6 +434,19 @@ def build_tables(
         truly=int(imperfect and accelerator.counting == "true"),
     )
     return tables, tuple(attributes)
+
+
+def _slots(accelerator: Accelerator) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """Level and kind (1: spatial) of every slot; per level its temporal and its spatial slot."""
+    slots: list[tuple[int, int]] = []
+    temporal, spatial = [], []
+    for index, level in enumerate(accelerator.levels):
+        temporal.append(len(slots))
+        slots.append((index, 0))
+        spatial.append(len(slots) if level.fanout > 1 else ABSENT)
+        if level.fanout > 1:
+            slots.append((index, 1))
+    return slots, temporal, spatial
 
 
 def _allocation_tables(workload: Workload, accelerator: Accelerator) -> list[Array]:

@@ -335,8 +335,7 @@ def fill_port_weights(
     """
     for p in range(ports.shape[0]):
         for level in range(ports[p, 0], ports[p, 1]):
-            for t in range(own.shape[2]):
-                _fill_port(moving, ports[p], level, keeps, groups, outer, t, weight[p], own[p])
+            _fill_port(moving, ports[p], level, keeps, groups, outer, weight[p], own[p])
         _take_time(moving, bandwidth[p], outer, weight[p], own[p])
 
 
@@ -348,32 +347,32 @@ def _fill_port(
     keeps: Array,
     groups: Array,
     outer: Array,
-    t: int,
     weight: FloatArray,
     own: FloatArray,
 ) -> None:
-    """Adds what a port moves of a tensor at one of its levels, in words."""
+    """Adds what a port moves of all tensors at one of its levels, in words."""
     reads, writes = port[2], port[3] > 0
-    if not (keeps[level] >> t) & 1:
-        return
-    outermost, child = True, keeps.size
-    for at in range(keeps.size):
-        if at < level and (keeps[at] >> t) & 1:
-            outermost = False
-        if level < at < child and (keeps[at] >> t) & 1:
-            child = at
-    output, width = moving.output[t] > 0, moving.width[level, t]
-    passes = reads + int(writes and output)
-    kept_back = reads + int(writes and not outermost and not moving.charged)
-    for b in range(own.shape[0]):
-        served = 1
-        for f in range(level, child):
-            served *= groups[b, f, t]
-        weight[b, child, t] += served * passes * width
-        if writes and not outermost:
-            weight[b, level, t] += width
-        if output:
-            own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back * width
+    for t in range(own.shape[1]):
+        if not (keeps[level] >> t) & 1:
+            continue
+        outermost, child = True, keeps.size
+        for at in range(keeps.size):
+            if at < level and (keeps[at] >> t) & 1:
+                outermost = False
+            if level < at < child and (keeps[at] >> t) & 1:
+                child = at
+        output, width = moving.output[t] > 0, moving.width[level, t]
+        passes = reads + int(writes and output)
+        kept_back = reads + int(writes and not outermost and not moving.charged)
+        for b in range(own.shape[0]):
+            served = 1
+            for f in range(level, child):
+                served *= groups[b, f, t]
+            weight[b, child, t] += served * passes * width
+            if writes and not outermost:
+                weight[b, level, t] += width
+            if output:
+                own[b, t] -= _part_of_output(moving, t, outer[b, level]) * kept_back * width
 
 
 @part

@@ -257,7 +257,6 @@ def search(
     gap: str,
     keep: tuple[str, ...],
     why_not: Place | None,
-    widen: bool,
     output: Place | None,
     page: Place | None,
     slices: tuple[str, ...],
@@ -278,6 +277,7 @@ def search(
     from orchestrator.search.one_workload import search as run_search
 
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
+    widen = bool(options.pop("widen"))
     asked.check()
     if asked.scalesim:
         search_scalesim(
@@ -313,17 +313,8 @@ def search(
         lambda: refuse(wrong),
     )
     request = Request(asked.name, **options)
-    if asked.problems is not None:
-        search_lines(request, asked.problems, output, as_json)
-        return
-    if asked.timeloop:
-        search_timeloop(request, asked.workload, asked.lenient, output, as_json)
-        return
-    if asked.resident or asked.jointly:
-        search_whole(request, output, page, resident=asked.resident, as_json=as_json)
-        return
-    if asked.network is not None:
-        search_layers(request, output, as_json)
+    if not asked.single:
+        _search_several(request, asked, output, page, as_json=as_json)
         return
     if asked.continued is not None:
         request = _continued(request, asked.continued)
@@ -347,6 +338,20 @@ def search(
         raise click.exceptions.Exit(fail("interrupted: this is the best so far.", 130))
     if result.failure is not None:
         raise MapspaceError(f"The search stopped early, with the best so far: {result.failure}")
+
+
+def _search_several(
+    request: Request, asked: _Asked, output: Place | None, page: Place | None, *, as_json: bool
+) -> None:
+    """A search of a file's problems, of Timeloop's files or of a network."""
+    if asked.problems is not None:
+        search_lines(request, asked.problems, output, as_json)
+    elif asked.timeloop:
+        search_timeloop(request, asked.workload, asked.lenient, output, as_json)
+    elif asked.jointly:
+        search_whole(request, output, page, resident=asked.resident, as_json=as_json)
+    else:
+        search_layers(request, output, as_json)
 
 
 def _search_simulated(
