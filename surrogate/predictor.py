@@ -370,6 +370,8 @@ def shipped(workload: Workload, accelerator: Accelerator) -> SurrogatePredictor:
 def _mismatch(card: Card, workload: Workload, accelerator: Accelerator) -> str | None:
     structure = card.structure
     if accelerator.hash != structure.accelerator_hash:
+        if structure.accelerator == accelerator.name:
+            return f"it is for {accelerator.name} as it is shipped, which this one differs from"
         return f"it is for the accelerator {structure.accelerator}, not {accelerator.name}"
     if workload.dimension_names != structure.dimensions:
         return (

@@ -58,7 +58,7 @@ def _ranked(results: Results) -> str:
         return ""
     over = f"By ranks over these {found.problems} problems"
     if len(found.level) == len(found.labels) - 1:
-        return f"{over} no method is told apart from {found.labels[0]}."
+        return f"{over} nothing shows that {found.labels[0]} is ahead on others, too."
     apart = [label for label in found.labels[1:] if label not in found.level]
     least = max(
         float(p) for label, p in zip(found.labels, found.holm, strict=True) if label in apart
@@ -66,7 +66,7 @@ def _ranked(results: Results) -> str:
     ahead = "all others" if not found.level else listed(apart)
     said = f"{over} {found.labels[0]} is ahead of {ahead} (at most {p_text(least)})"
     if found.level:
-        said += f"; it cannot be told apart from {listed(found.level)}"
+        said += f"; that it is ahead of {listed(found.level)} on others, too, they do not show"
     return f"{said}."
 
 

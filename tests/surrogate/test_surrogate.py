@@ -15,7 +15,7 @@ from scipy import stats
 
 import surrogate
 from costmodel.loop_nest.model import LoopNestModel
-from costmodel.machines.accelerators import Accelerator, accelerator
+from costmodel.machines.accelerators import Accelerator, AcceleratorSource, accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.workload_families import cnn, gemm, mttkrp
 from costmodel.problems.workloads import Workload
@@ -582,10 +582,15 @@ SIZES = {"N": 2, "K": 32, "C": 32, "P": 14, "Q": 14, "R": 3, "S": 3}
         (MATRICES, "mm256", "with dimensions"),
         (cnn(**SIZES), "mindmappings", "accelerator mm256, not mindmappings"),
         (cnn(**SIZES), "mm256-bw", "accelerator mm256, not mm256-bw"),
+        (
+            cnn(**SIZES),
+            {"extends": "mm256", "name": "mm256", "tiles": "apart"},
+            "for mm256 as it is shipped",
+        ),
     ],
 )
 def test_a_surrogate_refuses_what_it_was_not_trained_for(
-    written: Path, work: Workload, machine: str, reason: str
+    written: Path, work: Workload, machine: AcceleratorSource, reason: str
 ) -> None:
     loaded = surrogate.load(written)
     loaded.check(cnn(**SIZES), accelerator("mm256"))
