@@ -41,7 +41,7 @@ def read_problem(line: object) -> tuple[Workload, Accelerator]:
         close = [] if key in known else nearest(key, known)
         if close and not key.startswith(f"{close[0]}_"):  # `arch_name` is a word of its own
             raise ConfigError(f"{key}: unknown key; did you mean {close[0]}?")
-    for key in WITHOUT_EFFECT.keys() & line.keys():
+    for key in (WITHOUT_EFFECT.keys() & line.keys()) - {"constraints"}:
         raise ConfigError(f"{key}: {WITHOUT_EFFECT[key]}")
     for key in ("arch", "problem"):
         if key not in line:

@@ -40,6 +40,7 @@ _FULL = {"workload": "problem", "accelerator": "arch"}
 WITHOUT_EFFECT = {
     "densities": "sparse tensors are not modelled; leave it out.",
     "bitwidths": "expected as bits of the tensors of the workload.",
+    "constraints": "expected in the machine, as constraints of arch or accelerator.",
 }
 """What would change costs, and changes none beside the parts of a record."""
 

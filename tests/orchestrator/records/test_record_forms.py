@@ -128,6 +128,7 @@ def test_what_a_level_holds_is_what_its_machine_lets_it_hold() -> None:
         ({"accelerator": ..., "accelrator": "mm256"}, "accelrator: unknown key; did you mean acc"),
         ({"mapping": ..., "densities": {"A": 0.5}}, "densities: sparse tensors are not modelled"),
         ({"mapping": ..., "bitwidths": {"A": 4}}, "bitwidths: expected as bits of the tensors"),
+        ({"mapping": ..., "constraints": []}, "constraints: expected in the machine, as"),
         ({"mapping": ..., "maping": []}, "maping: unknown key; did you mean mapping"),
         ({"accelerator": "mm25"}, "Unknown accelerator 'mm25'"),
         ({"accelerator": "mindmappings"}, "mapping[L2].banks: expected 16 banks"),
