@@ -97,7 +97,7 @@ def percent(share: float, *, up: bool = False) -> str:
     """
     value = 100 * share
     if abs(value) >= 1000:
-        return f"{value:.3g} %"
+        return f"{value:,.0f} %" if abs(value) < 1e9 else f"{value:.3g} %"
     # Less 1e-9: what rounding added to an exact figure is no hundredth.
     rounded = math.ceil(100 * value - 1e-9) / 100 if up else round(value, 2)
     return f"{rounded + 0.0:.2f} %"

@@ -13,6 +13,7 @@ import pytest
 from commands import answer, call
 
 import mapspace as ms
+from orchestrator.report.units import percent
 from orchestrator.search.widening import cost_of, rules_of
 
 ROW = {
@@ -112,3 +113,9 @@ def test_times_that_are_none_are_refused(seconds: float) -> None:
         ms.widen(result, seconds=seconds, store=False)
     with pytest.raises(ms.ConfigError, match="seconds: expected more than 0"):
         ms.why_not(result, result, seconds=seconds)
+
+
+def test_large_shares_are_whole_per_cents() -> None:
+    assert [percent(share) for share in (42.1234, 4.2, 1e9, math.inf)] == [
+        "4,212 %", "420.00 %", "1e+11 %", "inf %",
+    ]  # fmt: skip
