@@ -133,7 +133,7 @@ def searches() -> Iterator[Case]:
                 if name != "primitive-annealing" or space == "rich":
                     yield {"searcher": name, "space": space, "seed": len(case), **case}
     yield {"searcher": "timeloop", "space": "rich", "seed": 2}
-    for name in ("gbfs", "islands", "structured"):
+    for name in ("factorflow", "gamma", "gbfs", "islands", "loma", "salsa", "structured"):
         yield {"searcher": name, "space": "rich", "seed": 2}
     for name in ("annealing", "genetic", "primitive-annealing", "gbfs", "islands", "structured"):
         yield {"searcher": name, "space": "ordered", "seed": 3}
