@@ -27,6 +27,9 @@ from searchers.options import Count, Options, Presets, Sources
 from searchers.shared.nest_edits import Loop, allocated, best_spread, temporal_loops
 from searchers.shared.perfect_only import refuse_remainders
 
+# Orders that are allotted at a time: each takes milliseconds.
+_AT_ONCE = 16
+
 
 class LomaOptions(Options):
     """Hyperparameters of LOMA."""
@@ -66,7 +69,7 @@ class Loma(Searcher):
             mapping = self.space.describe(self._spread)
             loops = merged(temporal_loops(mapping), self.options.loops)
             count, first = orders_of(loops), self._place
-            while len(found) < n and self._place < count:
+            while len(found) < min(n, _AT_ONCE) and self._place < count:
                 code = allocated(self.space, mapping, order_at(loops, self._place))
                 self._place += 1
                 if code is not None:

@@ -142,7 +142,7 @@ class Machine(StrictModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Machine:
-        problem = _problem(self.levels)
+        problem = _problem(self.levels) or _sharing_problem(self.levels, self.word_bits)
         shared = [level.shares for level in self.levels if level.shares is not None]
         if self.overflow == "bypass" and len(set(shared)) < len(shared):
             problem = problem or (
@@ -304,11 +304,16 @@ def _problem(levels: tuple[Level, ...]) -> str | None:
                     f"levels[{position}].{key}: {level.name} lies beside the level below it; only "
                     f"the last level of {level.beside!r} fans out."
                 )
-    return _sharing_problem(levels)
+    return None
 
 
-def _sharing_problem(levels: tuple[Level, ...]) -> str | None:
-    """What is wrong with levels that share one room, in one line, or None."""
+def _sharing_problem(levels: tuple[Level, ...], word_bits: int) -> str | None:
+    """What is wrong with levels that share one room, in one line, or None.
+
+    Args:
+        levels: the levels.
+        word_bits: of a level that says nothing else.
+    """
     for position, (level, inner) in enumerate(itertools.pairwise(levels)):
         where = f"levels[{position}]"
         named = [later.shares for later in levels[position + 1 :]]
@@ -321,6 +326,8 @@ def _sharing_problem(levels: tuple[Level, ...]) -> str | None:
             )
         for key in SHARED_KEYS:
             its, other = getattr(level, key), getattr(inner, key)
+            if key == "word_bits":
+                its, other = its or word_bits, other or word_bits
             if its != other:
                 return (
                     f"{where}.{key}: {level.name} and {inner.name} share one room; expected the "

@@ -315,3 +315,19 @@ def test_accelerators_are_frozen() -> None:
     mm256: Accelerator = accelerator("mm256")
     with pytest.raises(ValueError, match="frozen"):
         mm256.overflow = "bypass"  # type: ignore[misc]
+
+
+def test_a_shared_room_in_words_and_in_bits_is_one() -> None:
+    def machine(first: dict[str, Any], second: dict[str, Any]) -> Accelerator:
+        levels = [
+            {"name": "DRAM", "energy_pj": 200.0},
+            {"name": "A", "energy_pj": 2.0, "shares": "buffer", **first},
+            {"name": "B", "energy_pj": 2.0, "shares": "buffer", **second},
+        ]
+        return accelerator({"name": "one", "mac_energy_pj": 1.0, "levels": levels})
+
+    words, bits = {"capacity_words": 64}, {"capacity_bits": 1024}
+    found = [machine(words, words), machine(bits, words), machine(words, bits)]
+    assert [[level.capacity_words for level in one.levels] for one in found] == [[None, 64, 64]] * 3
+    with pytest.raises(ConfigError, match="word_bits: A and B share one room"):
+        machine(words | {"word_bits": 8}, words)
