@@ -242,8 +242,10 @@ def test_installed_among_others_its_own_files_count_alone(
     read = Sources(None)
     assert [read.digest(tmp_path / user) for user in users] == checkout
     assert not read._read.keys() & set(libraries)
-    edit(tmp_path / "costmodel/tile_chains/descent.py", "ROOM = 1 << 16", "ROOM = 1 << 15")
-    assert [Sources(None).digest(tmp_path / user) for user in users] != checkout
+    edit(tmp_path / "costmodel/tile_chains/descent.py", "if made == quota:", "if made >= quota:")
+    changed = [Sources(None).digest(tmp_path / user) for user in users]
+    assert changed[0] == checkout[0]
+    assert changed[1] != checkout[1]
 
 
 def test_an_installed_plug_in_counts_with_its_own_package(toy: Path) -> None:
