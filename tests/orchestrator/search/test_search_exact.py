@@ -15,23 +15,8 @@ from orchestrator.report.units import percent
 from orchestrator.search.one_workload import _so_far
 from searchers import make
 
-# Hops: the tables take milliseconds, the proof minutes.
-HOPS = """
-mac_energy_pj: 1.0
-levels:
-  - {name: DRAM, energy_pj: 200.0}
-  - {name: GLB, energy_pj: 6.0, capacity_words: 55296,
-     fanout: 168, mesh: [12, 14], hop_energy_pj: 2.0}
-  - {name: PE, energy_pj: 1.0, capacity_words: 260}
-"""
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> tuple[str, ...]:
-    """A layer and a machine that no computer that runs tests proves within seconds."""
-    machine = tmp_path / "hops.yaml"
-    machine.write_text(HOPS)
-    return "resnet50-conv2_1_2", "--accelerator", str(machine)
+# Its proof takes ten seconds; after two it is within a few per cent.
+LARGE = ("vgg-conv2", "--accelerator", "cluster4x64bw")
 
 
 def test_search_proves_by_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,10 +103,10 @@ def test_what_is_no_certificate_is_refused(
 
 
 def test_a_search_too_large_for_its_time_prints_the_gap(
-    large: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "mapping.jsonl"
-    found = answer(capsys, "search", *large, "--seconds", "2", "--output", str(output))
+    found = answer(capsys, "search", *LARGE, "--seconds", "2", "--output", str(output))
     assert found["proven"] is False
     assert 0 < found["gap"] < 2
     assert found["lower_bound"] * (1 + found["gap"]) == pytest.approx(found["edp"])
@@ -240,14 +225,15 @@ def test_where_no_proof_is_possible_a_heuristic_searches(
     assert "overflow" in capsys.readouterr().err
 
 
-def test_an_interrupted_proof_keeps_what_is_certain(large: tuple[str, ...]) -> None:
+def test_an_interrupted_proof_keeps_what_is_certain() -> None:
     options = ("--seconds", "600", "--json")
-    status, out, err = interrupted("certainly within", "search", *large, *options)
+    status, out, err = interrupted("certainly within", "search", *LARGE, *options)
     assert status == 130, err
     found = json.loads(out)
     assert found["interrupted"] is True
     assert found["proven"] is False
-    assert 0 < found["gap"] < 1
+    assert found["gap"] > 0
+    assert found["lower_bound"] * (1 + found["gap"]) == pytest.approx(found["edp"])
     # The time that it took, not the one that it was given.
     assert found["seconds"] < found["wall_seconds"] < 500
 
