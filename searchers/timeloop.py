@@ -52,6 +52,7 @@ class Timeloop(Searcher):
 
     OPTIONS = TimeloopOptions
     SPACES = (MapSpace,)
+    EXHAUSTIBLE = True  # by its victory condition
     options: TimeloopOptions
     space: MapSpace
     STATE: ClassVar[tuple[str, ...]] = (

@@ -114,7 +114,7 @@ def test_an_interruption_in_a_terminal_leaves_the_other_process_alone() -> None:
 
 COUNTS = """
 from numba.core import event
-from costmodel.exact_any.choice import FUNCTIONS
+from costmodel.exact_any.choice import load_compiled
 class Counts(event.Listener):
     def on_start(self, event):
         global count

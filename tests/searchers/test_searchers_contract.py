@@ -111,7 +111,11 @@ def test_facts_of_searchers() -> None:
         "structured",
     }  # fmt: skip
     assert {name for name, cls in classes.items() if cls.SLOW} == {"ddpg", "ppo"}
-    assert {name for name, cls in classes.items() if cls.EXHAUSTIBLE} == {"exact", "marvel"}
+    assert {name for name, cls in classes.items() if cls.EXHAUSTIBLE} == {
+        "exact",
+        "marvel",
+        "timeloop",
+    }
     libraries = {n: cls.LIBRARY.module for n, cls in classes.items() if cls.LIBRARY is not None}
     assert libraries == {
         "cma-es": "cmaes",
