@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from mapspace.errors import ArgumentError, ConfigError, MapspaceError
+from mapspace.errors import ArgumentError, MapspaceError
 from orchestrator.answers.request import Request
 from orchestrator.report.shown import Fact, Shown
 from orchestrator.report.units import percent, value_text
@@ -244,9 +244,7 @@ def _lifted(
             ),
             stream,
         )
-    except ConfigError as error:
-        return Wider(rule, why=str(error))
-    except MapspaceError as error:  # its time was too short to find anything
+    except MapspaceError as error:  # rules that exclude each other, or no time to find anything
         return Wider(rule, why=str(error))
     if again.interrupted:
         raise KeyboardInterrupt

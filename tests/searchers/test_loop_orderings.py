@@ -161,9 +161,10 @@ def test_factorflow_descends_to_where_no_factor_gains() -> None:
     losses = []
     while True:
         here = searcher._here
-        run(searcher, space, len(searcher._moves))
+        told = run(searcher, space, len(searcher._moves))
         if math.isinf(searcher._loss):
             break
+        assert searcher._loss == min(told)  # the best of all moves
         losses.append(searcher._loss)
     assert len(losses) > 3
     assert losses == sorted(losses, reverse=True)

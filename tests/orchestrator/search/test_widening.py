@@ -104,6 +104,11 @@ def test_what_one_rule_gains_all_of_them_gain() -> None:
     found = cost_of(rules["all but factors"], result, wide, 5.0)
     assert (found.value, found.at_least, found.at_most) == (5.0, 3.0, 4.0)
     assert found.text() == "at least 300.00 %, at most 400.00 %"
+    # Of a narrow space whose optimum may lie at 15 less is certain.
+    overall = dataclasses.replace(result.overall, lower_bound=15.0)
+    unsure = dataclasses.replace(result, overall=overall)
+    found = cost_of(rules["all but factors"], unsure, wide, 5.0)
+    assert (found.value, found.at_least, found.at_most) == (5.0, 2.0, 4.0)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
