@@ -224,6 +224,7 @@ def search_network(
     accelerator: AcceleratorSource = "mm256",
     *,
     jointly: Literal[False] = False,
+    fused: Literal[False] = False,
     progress: bool = False,
     **options: Unpack[NetworkOptions],
 ) -> NetworkResult: ...
@@ -236,6 +237,7 @@ def search_network(
     *,
     jointly: Literal[True],
     resident: Literal[False] = False,
+    fused: Literal[False] = False,
     progress: bool = False,
     **options: Unpack[NetworkOptions],
 ) -> NetworkOptimum: ...
@@ -248,6 +250,20 @@ def search_network(
     *,
     jointly: Literal[True],
     resident: Literal[True],
+    fused: bool = False,
+    progress: bool = False,
+    **options: Unpack[NetworkOptions],
+) -> ResidentOptimum: ...
+
+
+@overload
+def search_network(
+    network: NetworkSource | ImportedNetwork,
+    accelerator: AcceleratorSource = "mm256",
+    *,
+    jointly: bool = False,
+    resident: bool = False,
+    fused: Literal[True],
     progress: bool = False,
     **options: Unpack[NetworkOptions],
 ) -> ResidentOptimum: ...
@@ -260,6 +276,7 @@ def search_network(
     *,
     jointly: bool = False,
     resident: bool = False,
+    fused: bool = False,
     progress: bool = False,
     **options: Unpack[NetworkOptions],
 ) -> NetworkResult | NetworkOptimum | ResidentOptimum:
@@ -274,8 +291,8 @@ def search_network(
         jointly: choose the mappings of all layers together, for the least objective of the network,
             and prove that; `gap` is then that of the network, and `max_cycles` (for
             the least energy) or `max_energy_pj` (for the fewest cycles) what it must be within.
-        resident: with `jointly`: also choose which tensors stay on the chip between layers; with
-            `fused` also which two layers in a row are tiled together.
+        resident: with `jointly`: also choose which tensors stay on the chip between layers.
+        fused: all of this, and which layers in a row run in passes together, as cascades.
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `seconds`, which are those of the
             network (layers that get none are its `unfinished`), and without `top`, `pad`,
@@ -291,14 +308,14 @@ def search_network(
     if isinstance(network, ImportedNetwork):
         network = network.content
     given = [name for name in ("max_cycles", "max_energy_pj") if options.get(name) is not None]
+    jointly, resident = jointly or fused, resident or fused
     if given and not jointly:
         raise ArgumentError(given[0], ": a limit of the whole network; expected jointly=True.")
     if resident and not jointly:
         raise ArgumentError("resident", ": tensors stay on the chip with jointly=True.")
-    if options.get("fused") and not resident:
-        raise ArgumentError("fused", ": expected resident=True beside it.")
     if resident:
-        return search_resident(asked(network, accelerator, options), _stream(progress))
+        request = replace(asked(network, accelerator, options), fused=fused)
+        return search_resident(request, _stream(progress))
     if jointly:
         return search_jointly(asked(network, accelerator, options), _stream(progress))
     return search_layers(asked(network, accelerator, options), _stream(progress))

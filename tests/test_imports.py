@@ -29,7 +29,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
         "costmodel.loop_nest",
         "costmodel.accelforge costmodel.exact costmodel.exact_imperfect costmodel.independent "
         "costmodel.maestro costmodel.scalesim costmodel.tiling costmodel.timeloop costmodel.zigzag",
-        "costmodel.command costmodel.tile_chains",
+        "costmodel.cascades costmodel.command costmodel.tile_chains",
         "costmodel.exact_any",
         "costmodel.explanation costmodel.models",
         "searchers.compiled surrogate",

@@ -103,7 +103,7 @@ def test_shards_share_a_sample_and_survivors_run_again(tmp_path: Path) -> None:
 # Where mutants survived that the whole suite kills.
 SELECTED = {
     "costmodel/exact_any/pieces.py": "tests/costmodel/exact_any/test_pieces.py",
-    "costmodel/networks/fused.py": "tests/orchestrator/networks/test_fused.py",
+    "costmodel/cascades/plans.py": "tests/orchestrator/networks/test_fused.py",
     "orchestrator/store/compaction.py": "tests/orchestrator/store/test_store_folder.py",
     "orchestrator/store/address.py": "tests/orchestrator/store/test_addresses.py",
     "orchestrator/store/proofs.py": "tests/orchestrator/store/test_stored_searches.py",

@@ -51,7 +51,6 @@ class NetworkOptions(LayerOptions, total=False):
     max_cycles: int | None
     max_energy_pj: float | None
     moves: bool
-    fused: bool
 
 
 class SearchOptions(LayerOptions, total=False):

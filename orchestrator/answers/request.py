@@ -60,7 +60,7 @@ class Request:
         max_cycles: of a network's own optimum: the most cycles of its least energy.
         max_energy_pj: likewise, the most energy of its fewest cycles, pJ.
         moves: count a network's operators that only move words, such as softmax, too.
-        fused: of tensors that stay on the chip: two layers in a row may be tiled together.
+        fused: of tensors that stay on the chip: layers in a row may be cascades.
         islands: how many searches with that searcher exchange their best; None: it is one search.
         workers: how many islands are searched, or pieces of a proof settled, at a time, on Ray;
             1: in this process. None: islands likewise, and a proof is not shared out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,7 +123,7 @@ class _Asked:
             ),
             "warm_start": (self.single and self.continued is None, "a single WORKLOAD"),
             "html": (self.single or self.jointly, "a single WORKLOAD, or --network --jointly"),
-            "fused": (self.resident, "--network --jointly --resident"),
+            "fused": (self.network is not None, "--network"),
             "moves": (self.network is not None, "--network"),
         }
         for name, (fits, what) in here.items():
@@ -140,9 +140,7 @@ class _Asked:
 @click.option(
     "--resident", is_flag=True, help="Of --jointly: choose what stays on the chip between layers."
 )
-@click.option(
-    "--fused", is_flag=True, help="Of --resident: also tile two layers in a row together."
-)
+@click.option("--fused", is_flag=True, help="Of --network: also run layers in a row as cascades.")
 @click.option(
     "--moves", is_flag=True, help="Of --network: count softmax and all that only moves words."
 )
@@ -279,6 +277,8 @@ def search(
     asked = _Asked(**{field.name: options.pop(field.name) for field in fields(_Asked)})
     widen = bool(options.pop("widen"))
     asked.check()
+    if options["fused"]:
+        asked = replace(asked, jointly=True, resident=True)
     if asked.scalesim:
         search_scalesim(
             asked.workload, as_json, prove=prove, seconds=options["seconds"], output=output

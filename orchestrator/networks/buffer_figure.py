@@ -34,5 +34,5 @@ def draw_buffer(layers: Sequence[Ran], name: str, capacity: int, path: Path) -> 
     panel.set_yticks(list(places), [ran.step.workload.name for ran in layers])
     panel.invert_yaxis()
     panel.set_xlim(0, capacity * 1.12)
-    panel.set_xlabel(f"words that lie in {name} (red: tiled together; grey: room for other tiles)")
+    panel.set_xlabel(f"words that lie in {name} (red: cascades; grey: room for other tiles)")
     save(figure, path)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from costmodel.exact_any.weighted import Line, Point
 from costmodel.networks.chains import Step
 from costmodel.networks.moves import Moved
-from orchestrator.networks.fused import PairLines
+from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.jointly import Choice, Optimum
 from orchestrator.networks.layer_lines import FixedLines, Weight
 from orchestrator.networks.limited import (
@@ -115,7 +115,7 @@ class LimitedResident(Limited, Resident):
             lines = way.lines
             if isinstance(lines, FixedLines) or (most is not None and float(least) > most):
                 continue
-            if isinstance(lines, PairLines):
+            if isinstance(lines, CascadeLines):
                 slack = None if most is None else Fraction(most) - least
                 lines.add_fronts(weight, slack, self._pause, self._ends)
             elif id(lines) not in self._whole:
@@ -274,7 +274,7 @@ def _moved_on(step: Step, shift: int, count: int) -> Step:
 
 
 def _shifted(way: Way, shift: int) -> Way:
-    """A way so many places further on; a step that is tiled with the next is a negative place."""
+    """A way so many places further on; the last step of a cascade is a negative place."""
     before, after = (
         frozenset(one + shift if one >= 0 else one - shift for one in state)
         for state in (way.before, way.after)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from costmodel.cascades.cascade import MOST_OPERATORS, Cascade
 from costmodel.costs import Objective
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
@@ -24,10 +25,9 @@ from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
 from costmodel.networks.chains import Step
-from costmodel.networks.fused import Pair
 from costmodel.networks.moves import Moved, changed_off_chip, changed_on_chip
 from mapspace.errors import ConfigError
-from orchestrator.networks.fused import PairLines
+from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.jointly import Choice, Jointly
 from orchestrator.networks.layer_lines import NO_CODE, FixedLines, LayerLines, Weight
 from orchestrator.networks.time_left import TimeLeft
@@ -82,8 +82,8 @@ class _Stage(NamedTuple):
 class Ways:
     """Every way in which the steps of a network can run.
 
-    A step that is tiled together with the one behind it has the costs of both; the other then has
-    none, and the state between them is the step's place, made negative.
+    The first step of a cascade has the costs of all of it; the others then have none, and the state
+    between them is the place of the last, made negative.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Ways:
             steps: the layers in their order.
             machine: the whole machine.
             known: other ways on it; what is proven of their layers serves these, too.
-            fused: whether two steps in a row may be tiled together; beside them nothing stays.
+            fused: whether steps in a row may be a cascade; beside them nothing stays.
             moves: whether operators between a step and its source are counted.
             clock: what the list is to be made in; None: however long it takes.
 
@@ -116,8 +116,8 @@ class Ways:
         self._lines: dict[tuple[str, tuple[str, ...], int], LayerLines | None] = (
             {} if known is None else known._lines
         )
-        self._pairs: dict[tuple[object, ...], PairLines | None] = (
-            {} if known is None else known._pairs
+        self._cascades: dict[tuple[object, ...], CascadeLines | None] = (
+            {} if known is None else known._cascades
         )
         # Of ten thousand steps a hash takes half a second, and each is asked for several times.
         self._hashes: list[str] = (
@@ -131,6 +131,7 @@ class Ways:
         kinds: dict[tuple[int, int], int] = {}
         # Equal moves are one: to compare fractions takes as long as all else.
         self._moved: dict[tuple[int, bool], Moved] = {}
+        self._free: dict[int, LayerLines] = {}
         states: dict[State, int] = {frozenset(): 0}
         for place, step in enumerate(steps):
             if clock is not None:
@@ -159,12 +160,13 @@ class Ways:
 
     def _of(self, place: int, before: State) -> Iterator[Way]:
         step = self.steps[place]
-        if -place in before:  # it is tiled together with the step before it
-            yield Way(before, frozenset(), False, FixedLines(self._any_space(place), NO_MOVES))
+        if is_within(before):
+            after = frozenset[int]() if -place in before else before
+            yield Way(before, after, False, self._counted(place))
             return
-        pair = None if before or not self._fused else self._pair_at(place)
-        if pair is not None:
-            yield Way(before, frozenset({-place - 1}), False, pair)
+        if self._fused and not before:
+            for last, fused in self._cascades_at(place):
+                yield Way(before, frozenset({-last}), False, fused)
         used = step.until > place and place in self._sources
         for stays in (False, True) if used else (False,):
             lying = before | {place} if stays else before
@@ -176,8 +178,12 @@ class Ways:
                 after = frozenset(one for one in lying if self.steps[one].until > place)
                 yield Way(before, after, stays, lines, self._between(place, "input" in roles))
 
-    def _any_space(self, place: int) -> MapSpace:
-        return MapSpace(self.steps[place].workload, self._machine)
+    def _counted(self, place: int) -> LayerLines:
+        """Of a step whose costs are counted at the first of its cascade."""
+        if place not in self._free:
+            space = MapSpace(self.steps[place].workload, self._machine)
+            self._free[place] = FixedLines(space, NO_MOVES)
+        return self._free[place]
 
     def _between(self, place: int, on_chip: bool) -> Moved:
         """What the operator between a step and its source costs."""
@@ -194,18 +200,27 @@ class Ways:
             )
         return self._moved[key]
 
-    def _pair_at(self, place: int) -> PairLines | None:
-        """A step and the one behind it, where that alone reads what it writes."""
-        step = self.steps[place]
-        if step.until != place + 1 or self.steps[place + 1].source != place:
-            return None
-        behind = self.steps[place + 1]
-        key = (self._hashes[place], self._hashes[place + 1], behind.operator, self._moves)
-        if key not in self._pairs:
-            pair = Pair(step.workload, behind.workload, behind.operator, self._moves)
-            lines = PairLines(pair, self._machine)
-            self._pairs[key] = lines if lines.runs else None
-        return self._pairs[key]
+    def _cascades_at(self, place: int) -> Iterator[tuple[int, CascadeLines]]:
+        """Cascades that begin at a step, each with its last one: each alone reads the one before.
+
+        Of steps that share no axis nothing is said: what lies between stays whole, as elsewhere.
+        """
+        for last in range(place + 1, min(place + MOST_OPERATORS, len(self.steps))):
+            if self.steps[last - 1].until != last or self.steps[last].source != last - 1:
+                return
+            steps = self.steps[place : last + 1]
+            between = tuple(step.operator for step in steps[1:])
+            key = (tuple(self._hashes[place : last + 1]), between, self._moves)
+            if key not in self._cascades:
+                operators = tuple(step.workload for step in steps)
+                cascade = Cascade(operators, between, self._moves)
+                lines = None
+                if len(operators) == 2 or cascade.shared:
+                    lines = CascadeLines(cascade, self._machine)
+                self._cascades[key] = lines if lines is not None and lines.runs else None
+            found = self._cascades[key]
+            if found is not None:
+                yield last, found
 
     def _with(self, place: int, roles: tuple[str, ...], words: int) -> LayerLines | None:
         work = self.steps[place].workload
@@ -266,6 +281,11 @@ class Ways:
     def least_of(self, weight: Weight) -> Fraction:
         """What the weighted sum of the steps is at least, of what was proven for the weight."""
         return self.shortest(lambda way: way.bound(weight))[0]
+
+
+def is_within(state: State) -> bool:
+    """Whether the step behind a state belongs to a cascade that began before."""
+    return any(one < 0 for one in state)
 
 
 class Resident(Jointly):

@@ -12,17 +12,19 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from costmodel.cascades.cascade import MOST_OPERATORS
+from costmodel.cascades.plans import Plan
 from costmodel.exact_any.weighted import Point, point_of
 from costmodel.loop_nest.records import mapping_record, record_code
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.levels import Cycles
 from costmodel.map_space.map_space import MapSpace
 from costmodel.networks.chains import Step
-from costmodel.networks.fused import Plan
 from costmodel.networks.moves import Moved
 from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError, DataError
 from mapspace.strict_yaml import Name, Size, StrictModel, validate
+from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.claims import (
     MOST_CUTS,
     Exact,
@@ -36,12 +38,11 @@ from orchestrator.networks.claims import (
     claimed,
     looked,
 )
-from orchestrator.networks.fused import PairLines
 from orchestrator.networks.jointly import ROUNDING, Optimum
 from orchestrator.networks.layer_lines import NO_CODE, begin_all, rounded_down
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import Cut
-from orchestrator.networks.resident import Resident, Way, Ways
+from orchestrator.networks.resident import Resident, Way, Ways, is_within
 from orchestrator.networks.runs_of_steps import Ran, as_run
 from orchestrator.networks.time_left import TimeLeft
 from orchestrator.proofs.certificates import Verification
@@ -54,15 +55,15 @@ Roles = Annotated[tuple[Literal["input", "weight", "output"], ...], Field(max_le
 
 
 class _PlanOf(StrictModel):
-    """Outer loops of a layer and the one behind it."""
+    """Shared loops of a layer and those behind it: of so many as `kept` has entries."""
 
     factors: Factors
     order: Order
-    kept: tuple[Roles, Roles]
+    kept: Annotated[tuple[Roles, ...], Field(min_length=2, max_length=MOST_OPERATORS)]
 
 
 class _StepOf(RunOf):
-    """A layer and how it runs; energy and cycles of a pair stand at its first layer."""
+    """A layer and how it runs; energy and cycles of a cascade stand at its first layer."""
 
     source: Cycles | None
     until: Cycles
@@ -82,7 +83,7 @@ class ResidentCertificate(NetworkClaim):
 
     format: Literal["mapspace-resident-certificate-1"]
     fused: Flag
-    """Whether two layers in a row could be tiled together."""
+    """Whether layers in a row could be a cascade."""
     moves: Flag
     """Whether operators between two layers are counted."""
     fixed_energy_pj: Exact
@@ -112,7 +113,7 @@ def certify_resident(
         name: of the network.
         machine: the whole machine.
         chosen: the steps, how each runs, and the optimum.
-        fused: whether two layers in a row could be tiled together.
+        fused: whether layers in a row could be a cascade.
         moves: whether operators between two layers are counted.
         fixed: what the network costs beside.
     """
@@ -125,7 +126,7 @@ def certify_resident(
         plan = None
         if rest:
             record = rest.pop()
-        elif isinstance(way.lines, PairLines):
+        elif isinstance(way.lines, CascadeLines):
             used, spaces, points = way.lines.unpacked(point)
             plan = _PlanOf(factors=used.factors, order=used.order, kept=used.kept)
             records = [mapping_record(s, p.code) for s, p in zip(spaces, points, strict=True)]
@@ -222,7 +223,7 @@ def in_own_words(
     """A certificate in the words of who asks.
 
     Args:
-        certificate: of the same network, under other names; where layers are tiled together those
+        certificate: of the same network, under other names; where there may be cascades those
             of the network and the machine alone are others.
         network: its name.
         machine: the same machine.
@@ -249,6 +250,13 @@ def in_own_words(
             code = stored_code(space, was.workload, was.record)
         steps[place] = steps[place].model_copy(update={"record": mapping_record(space, code)})
     return found.model_copy(update={"steps": tuple(steps)})
+
+
+def _is_so(way: Way, step: _StepOf) -> bool:
+    """Whether a way is, or is not, of a cascade of as many steps as is said."""
+    if not isinstance(way.lines, CascadeLines):
+        return step.fused is None
+    return step.fused is not None and len(step.fused.kept) == len(way.lines.sides)
 
 
 class _Look(Look):
@@ -288,9 +296,7 @@ class _Look(Look):
             ways = [
                 way
                 for way in self._ways.ways[place]
-                if way.before == state
-                and way.stays == step.stays
-                and isinstance(way.lines, PairLines) == (step.fused is not None)
+                if way.before == state and way.stays == step.stays and _is_so(way, step)
             ]
             if not ways:
                 raise WrongError(f"{step.workload.name} cannot run so after what is before it")
@@ -301,7 +307,7 @@ class _Look(Look):
         """The map space of every step's mapping."""
         found: list[MapSpace] = []
         for place, way in enumerate(self.path()):
-            if isinstance(way.lines, PairLines):
+            if isinstance(way.lines, CascadeLines):
                 found += self._parts(place, way.lines)[1]
             elif len(found) == place:
                 found.append(way.lines.space)
@@ -328,23 +334,23 @@ class _Look(Look):
         """What a step takes as it says that it runs."""
         said = self.said.steps[place]
         try:
-            if isinstance(way.lines, PairLines):
-                return self._pair(place, way.lines)
-            if any(-place == one for one in way.before if place):
+            if isinstance(way.lines, CascadeLines):
+                return self._cascade(place, way.lines)
+            if is_within(way.before):
                 return Point(Fraction(0), 0, NO_CODE)
             point = point_of(way.lines.space, record_code(way.lines.space, said.record))
         except ConfigError as error:
             raise WrongError(f"{said.workload.name}: {error}") from error
         return Point(point.energy + way.moves.energy, point.cycles + way.moves.cycles, point.code)
 
-    def _pair(self, place: int, lines: PairLines) -> Point:
+    def _cascade(self, place: int, lines: CascadeLines) -> Point:
         plan, spaces = self._parts(place, lines)
-        records = (self.said.steps[place + side].record for side in range(2))
+        records = (self.said.steps[place + side].record for side in lines.sides)
         codes = [record_code(*pair) for pair in zip(spaces, records, strict=True)]
         return lines.planned(plan, codes)
 
-    def _parts(self, place: int, lines: PairLines) -> tuple[Plan, list[MapSpace]]:
-        """The plan of two steps that are tiled together, and the map spaces of both.
+    def _parts(self, place: int, lines: CascadeLines) -> tuple[Plan, list[MapSpace]]:
+        """The plan of a cascade, and the map space of each of its steps.
 
         Raises:
             ConfigError: it cannot run.
@@ -356,7 +362,7 @@ class _Look(Look):
         if plan is None:
             raise ConfigError("there is no such plan of outer loops")
         spaces = []
-        for side in range(2):
+        for side in lines.sides:
             part = lines.part(side, plan)
             if part is None:
                 raise ConfigError("a part of it does not fit")

@@ -12,23 +12,23 @@ from orchestrator.networks.buffer_figure import draw_buffer
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.lines import Limit
 from orchestrator.networks.resident_certificate import ResidentCertificate
-from orchestrator.networks.runs_of_steps import PairRow, Ran
+from orchestrator.networks.runs_of_steps import CascadeRow, Ran
 from orchestrator.networks.together import Together
 from orchestrator.records.found_mapping import MappingCosts
 from orchestrator.report.document import LEFT, Document, Figure, Section, Table
 from orchestrator.report.shown import Fact, aligned
 from orchestrator.report.text_table import table_lines
 from orchestrator.report.units import energy_text, latency_text, millijoules, percent, value_text
-from orchestrator.schemas.search import FusedPair, ResidentAnswer, ResidentLayer
+from orchestrator.schemas.search import FusedCascade, ResidentAnswer, ResidentLayer
 
 HEADER = ("layer", "count", "reads from", "output", "words on chip", "energy, mJ", "cycles")
 FORMATS = (LEFT, "{:,}", LEFT, LEFT, "{:,}", "{:.5g}", "{:,.0f}")
 
-PAIR_HEADER = (
-    "pair", "fused", "outer loops", "kept", "words", "apart, mJ", "stays, mJ", "fused, mJ",
+CASCADE_HEADER = (
+    "cascade", "fused", "shared loops", "kept", "words", "apart, mJ", "stays, mJ", "fused, mJ",
     "apart, cycles", "stays, cycles", "fused, cycles",
 )  # fmt: skip
-PAIR_FORMATS = (LEFT, LEFT, LEFT, LEFT, "{:,}", *["{:.5g}"] * 3, *["{:,.0f}"] * 3)
+CASCADE_FORMATS = (LEFT, LEFT, LEFT, LEFT, "{:,}", *["{:.5g}"] * 3, *["{:,.0f}"] * 3)
 
 
 class Beside(NamedTuple):
@@ -58,9 +58,9 @@ class ResidentOptimum(Together[ResidentCertificate]):
         ran: every layer in the network's order, as it runs.
         alone: the same where nothing stays; None: nothing is known within the limit then.
         proofs: how many proofs a line of the bound is of.
-        staying: where tensors may stay but none is tiled together; None: so is the answer, or
+        staying: where tensors may stay but there are no cascades; None: so is the answer, or
             nothing is known within the limit then.
-        pairs: what fusing is worth for each two layers that could be tiled together.
+        cascades: those that are chosen, and what others of two layers are worth.
         all_ways: whether it was looked at what stays: there may not have been the time.
     """
 
@@ -68,7 +68,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
     alone: Beside | None
     proofs: int
     staying: Beside | None = None
-    pairs: tuple[PairRow, ...] = ()
+    cascades: tuple[CascadeRow, ...] = ()
     all_ways: bool = True
 
     @property
@@ -107,7 +107,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
     def records(self) -> list[dict[str, Any]]:
         """A mapping record per layer, on the machine as the layer finds it.
 
-        Of layers that are tiled together it is that of one iteration.
+        Of the layers of a cascade it is that of one pass.
         """
         return [
             {
@@ -137,7 +137,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
             "from_store": self.from_store,
             "moves": self.operators.rows(),
             "layers": self.rows(),
-            "pairs": [self._pair(row) for row in self.pairs],
+            "cascades": [self._cascade(row) for row in self.cascades],
             "totals": {
                 **self.costs.to_dict(),
                 "proven": self.proven,
@@ -151,15 +151,14 @@ class ResidentOptimum(Together[ResidentCertificate]):
             },
         }
 
-    def _pair(self, row: PairRow) -> FusedPair:
+    def _cascade(self, row: CascadeRow) -> FusedCascade:
         clock = self.accelerator.clock_ghz
         ways = (row.fused, row.staying, row.alone)
         fused, staying, alone = (
             MappingCosts(float(energy), cycles, clock).to_dict() for energy, cycles in ways
         )
         return {
-            "producer": row.producer,
-            "consumer": row.consumer,
+            "layers": list(row.layers),
             "chosen": row.chosen,
             "outer": [[name, factor] for name, factor in row.outer],
             "kept": list(row.kept),
@@ -167,6 +166,8 @@ class ResidentOptimum(Together[ResidentCertificate]):
             "fused": fused,
             "staying": staying,
             "alone": alone,
+            "passes": row.passes,
+            "overlaps": row.overlaps,
         }
 
     def facts(self) -> Iterable[Fact]:
@@ -180,8 +181,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
         name = shared_buffer(self.accelerator).name
         yield "stay in " + name, f"{stays} of {could} tensors that another layer reads"
         if found.fused:
-            chosen = sum(row.chosen for row in self.pairs)
-            yield "tiled together", f"{chosen} of {len(self.pairs)} pairs that could be"
+            yield "cascades", self._fused_text()
         objective, limit = self.objective, self.limit
         if not self.all_ways:
             yield "worth", "not known: there was no time to look at what could stay"
@@ -199,7 +199,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
             less = value_text(objective, float(value), clock)
             yield "of it fusing", f"{share}: {less} where tensors stay whole or not at all"
         within = "" if limit is None else " within the limit"
-        fused = " or are tiled together in this form" if found.fused else ""
+        fused = " or run in cascades of this form" if found.fused else ""
         if self.proven:
             what = f"no mappings and tensors that stay{fused}"
             yield "proven optimal", f"{what} have a lower {objective}{within}"
@@ -221,18 +221,27 @@ class ResidentOptimum(Together[ResidentCertificate]):
         if self.stored is not None:
             yield "from the store", self.stored
 
-    def _pairs_table(self) -> Table:
+    def _fused_text(self) -> str:
+        """How many layers run in cascades."""
+        chosen = [row for row in self.cascades if row.chosen]
+        if not chosen:
+            return "none pays: no layers run in passes together"
+        layers = sum(ran.fused for ran in self.ran)
+        longest = max(len(row.layers) for row in chosen)
+        return f"{layers} of {len(self.ran)} layers, up to {longest} in one"
+
+    def _cascades_table(self) -> Table:
         rows = [
             (
-                f"{row.producer} > {row.consumer}", "yes" if row.chosen else "no",
+                " > ".join(row.layers), "yes" if row.chosen else "no",
                 " ".join(f"{name}:{factor}" for name, factor in row.outer) or "none",
                 ", ".join(row.kept) or "none", row.words,
                 *(millijoules(float(way[0])) for way in (row.alone, row.staying, row.fused)),
                 *(way[1] for way in (row.alone, row.staying, row.fused)),
             )
-            for row in self.pairs
+            for row in self.cascades
         ]  # fmt: skip
-        return Table("pairs", "", PAIR_HEADER, PAIR_FORMATS, rows, [])
+        return Table("cascades", "", CASCADE_HEADER, CASCADE_FORMATS, rows, [])
 
     def heading(self) -> str:
         """Network, machine and goal."""
@@ -256,8 +265,8 @@ class ResidentOptimum(Together[ResidentCertificate]):
             Section("The shared buffer", [drawn]),
             Section("The layers", [self._layers_table()]),
         ]
-        if self.pairs:
-            sections.append(Section("Pairs that could be tiled together", [self._pairs_table()]))
+        if self.cascades:
+            sections.append(Section("Cascades that could be", [self._cascades_table()]))
         return Document(self.heading(), "Figures of a layer are for one occurrence.", sections)
 
     def _layers_table(self) -> Table:
@@ -280,7 +289,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
             "",
             *table_lines(self._layers_table()),
             "",
-            *([*table_lines(self._pairs_table()), ""] if self.pairs else []),
+            *([*table_lines(self._cascades_table()), ""] if self.cascades else []),
             *aligned(self.facts()),
         ]
         return "\n".join([*lines, *(["interrupted: the best so far."] * self.interrupted)])

@@ -26,7 +26,7 @@ from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident import Resident, Ways
 from orchestrator.networks.resident_certificate import certify_resident
 from orchestrator.networks.resident_result import Beside, ResidentOptimum
-from orchestrator.networks.runs_of_steps import PairRow, as_run, pair_rows
+from orchestrator.networks.runs_of_steps import CascadeRow, as_run, cascade_rows
 from orchestrator.networks.search_jointly import check_whole, goal_of
 from orchestrator.networks.stored_networks import AskedNetwork, Link
 from orchestrator.networks.stored_resident import keep_resident, read_resident
@@ -72,7 +72,7 @@ def search_resident(request: Request, stream: TextIO | None = None) -> ResidentO
     operators = Operators(words, device, moves)
     asked = AskedNetwork(
         request,
-        "fused" if fused else "resident",
+        "cascades" if fused else "resident",
         name,
         device,
         [
@@ -160,14 +160,14 @@ def _search_now(
         raise DataError(
             f"{asked.name} on {device.name}: nothing is certain; expected more seconds."
         )
-    pairs: Iterable[PairRow] = ()
+    cascades: Iterable[CascadeRow] = ()
     if ways is not None and staying is not None:
         weight = weight_of(found)
-        apart = tuple(
+        whole_choice, alone_choice = (
             one.choose(weight) if optimum is None or limit is not None else optimum.choice
             for one, optimum in (staying, (without, before))
         )
-        pairs = pair_rows(ways, proof.path, (found, weight), apart)
+        cascades = cascade_rows(ways, proof.path, (found, weight), (whole_choice, alone_choice))
     ran = steps if ways is None else proof.steps
     certificate = certify_resident(
         asked.name, device, (ran, proof.path, found),
@@ -176,14 +176,14 @@ def _search_now(
     return ResidentOptimum(
         asked.name, device, certificate, operators, stopped, None,
         tuple(as_run(ran, proof.path, found.choice)), Beside.of(before), len(found.layers),
-        None if staying is None else Beside.of(staying[1]), tuple(pairs), ways is not None,
+        None if staying is None else Beside.of(staying[1]), tuple(cascades), ways is not None,
     )  # fmt: skip
 
 
 def _listed(
     asked: AskedNetwork, steps: Sequence[Step], alone: Ways, clock: TimeLeft
 ) -> tuple[Ways | None, Ways | None]:
-    """The ways that a network can run, and those without layers tiled together.
+    """The ways that a network can run, and those without cascades.
 
     Args:
         asked: what is searched for.
@@ -193,7 +193,7 @@ def _listed(
 
     Returns:
         Both; None and None where to list them takes longer than that, the second also where no
-        layers may be tiled together.
+        cascades are looked for.
 
     Raises:
         ConfigError: there are too many.

@@ -84,7 +84,7 @@ class AskedNetwork:
     """
 
     request: Request
-    method: Literal["jointly", "resident", "fused"]
+    method: Literal["jointly", "resident", "cascades"]
     name: str
     machine: Accelerator
     layers: Sequence[Listed]
@@ -96,7 +96,7 @@ class AskedNetwork:
     def question(self) -> Question:
         """Everything that decides the answer.
 
-        Names do not, unless layers may be tiled together: plans name what they cut and keep.
+        Names do not, unless layers may be cascades: plans name what they cut and keep.
         """
         model = LoopNestModel()
         content = {
@@ -118,7 +118,7 @@ class AskedNetwork:
 
     @property
     def _layers(self) -> list[Any]:
-        named = self.method == "fused"
+        named = self.method == "cascades"
         return [
             [
                 problem(work, self.machine),

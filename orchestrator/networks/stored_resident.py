@@ -11,7 +11,7 @@ from mapspace.errors import DataError
 from mapspace.strict_yaml import StrictModel, validate
 from orchestrator.networks.resident_certificate import ran_as
 from orchestrator.networks.resident_result import Beside, ResidentOptimum
-from orchestrator.networks.runs_of_steps import PairRow
+from orchestrator.networks.runs_of_steps import CascadeRow
 from orchestrator.store.rows import Number, Whole
 
 if TYPE_CHECKING:
@@ -36,11 +36,10 @@ class _BesideOf(StrictModel):
         return Beside(Fraction(self.value), self.gap, self.seconds)
 
 
-class _PairOf(StrictModel):
-    """What fusing is worth for two layers."""
+class _CascadeOf(StrictModel):
+    """What fusing is worth for some layers in a row."""
 
-    producer: str
-    consumer: str
+    layers: tuple[str, ...]
     chosen: Annotated[bool, Field(strict=True)]
     outer: tuple[tuple[str, Whole], ...]
     kept: tuple[str, ...]
@@ -48,13 +47,17 @@ class _PairOf(StrictModel):
     fused: Sums
     staying: Sums
     alone: Sums
+    passes: Whole
+    overlaps: Annotated[bool, Field(strict=True)]
 
-    def back(self) -> PairRow:
-        sums = (self.fused, self.staying, self.alone)
-        ways = ((Fraction(energy), cycles) for energy, cycles in sums)
-        return PairRow(
-            self.producer, self.consumer, self.chosen, self.outer, self.kept, self.words, *ways
-        )
+    def back(self) -> CascadeRow:
+        ways = {
+            name: (Fraction(energy), cycles)
+            for name, (energy, cycles) in (
+                ("fused", self.fused), ("staying", self.staying), ("alone", self.alone)
+            )
+        }  # fmt: skip
+        return CascadeRow(**{**self.model_dump(), **ways})
 
 
 class _Kept(StrictModel):
@@ -63,7 +66,7 @@ class _Kept(StrictModel):
     alone: _BesideOf | None
     staying: _BesideOf | None
     proofs: Whole
-    pairs: tuple[_PairOf, ...]
+    cascades: tuple[_CascadeOf, ...]
 
     def is_within(self, gap: float, *, fused: bool) -> bool:
         """Whether more time would add nothing, by the gap that is enough."""
@@ -92,7 +95,7 @@ def read_resident(asked: AskedNetwork, operators: Operators) -> ResidentOptimum 
             None if kept.alone is None else kept.alone.back(),
             kept.proofs,
             None if kept.staying is None else kept.staying.back(),
-            tuple(pair.back() for pair in kept.pairs),
+            tuple(one.back() for one in kept.cascades),
         )
 
     gap, fused = asked.request.gap, asked.request.fused
@@ -105,18 +108,18 @@ def keep_resident(asked: AskedNetwork, result: ResidentOptimum) -> None:
         alone=_beside_of(result.alone),
         staying=_beside_of(result.staying),
         proofs=result.proofs,
-        pairs=tuple(
-            _PairOf(
+        cascades=tuple(
+            _CascadeOf(
                 **{
-                    **pair._asdict(),
+                    **one._asdict(),
                     **{
                         name: (str(sums[0]), sums[1])
-                        for name, sums in pair._asdict().items()
+                        for name, sums in one._asdict().items()
                         if name in ("fused", "staying", "alone")
                     },
                 }
             )
-            for pair in result.pairs
+            for one in result.cascades
         ),
     )
     gap, fused = asked.request.gap, asked.request.fused

@@ -348,17 +348,18 @@ class ResidentLayer(Costs):
     iterations: int
 
 
-class FusedPair(TypedDict):
-    """Two layers that could be tiled together, and what each way to run them takes.
+class FusedCascade(TypedDict):
+    """Layers in a row that could run in passes together, and what each way to run them takes.
 
     Attributes:
-        outer: dimension and trip count of each outer loop, the outermost first.
-        kept: tensors whose pieces stay between iterations.
-        words: in the buffer beside the tiles of the layer that runs.
+        outer: dimension and trip count of each shared loop, the outermost first.
+        kept: tensors whose pieces stay between passes.
+        words: in the buffer beside the tiles of the layer that runs, the most of them.
+        passes: of the shared loops.
+        overlaps: whether passes compute rows again that a window needs.
     """
 
-    producer: str
-    consumer: str
+    layers: list[str]
     chosen: bool
     outer: list[list[str | int]]
     kept: list[str]
@@ -366,6 +367,8 @@ class FusedPair(TypedDict):
     fused: Costs
     staying: Costs
     alone: Costs
+    passes: int
+    overlaps: bool
 
 
 class ResidentTotals(Costs):
@@ -403,7 +406,7 @@ class ResidentAnswer(TypedDict):
     from_store: bool
     moves: list[OperatorMoves]
     layers: list[ResidentLayer]
-    pairs: list[FusedPair]
+    cascades: list[FusedCascade]
     totals: ResidentTotals
 
 

@@ -1,84 +1,111 @@
-"""Pairs of operations tiled together, walked through iteration by iteration; plain and slow.
+"""All that a cascade can cost, choice by choice; plain and slow.
 
-Every choice of outer loops and of kept pieces is listed here anew; all mappings of a part are
-counted by the program that shares no code with proofs.
+Every choice of shared loops and of kept pieces is listed here anew and walked through pass by pass;
+all mappings of a part are counted by the program that shares no code with proofs.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 from counted import counted_front, every_cost, front_of
 
+from costmodel.cascades.cascade import Cascade
+from costmodel.cascades.walk import Loops, Walk, Walked
 from costmodel.independent import counting
 from costmodel.independent.counting import Cost, Tiling
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
+from costmodel.networks.chains import Step
 from costmodel.problems.affine import Workload
 
 Kept = tuple[tuple[int, int], ...]
-"""Tensors that are kept: of the producer (0) or the consumer (1), and their place there."""
+"""Tensors that are kept: of which operator, and their place there."""
 
 
-def cut_axes(pair: tuple[Workload, Workload], rows: bool) -> list[tuple[str, str]]:
-    """Dimensions of equal size that alone index the same axis of the intermediate."""
-    producer, consumer = pair
-    read = next(t for t in consumer.tensors if consumer.roles[t.name] == "input")
-    found = []
-    for place, (out, into) in enumerate(zip(producer.tensors[-1].axes, read.axes, strict=True)):
-        name = out.terms[0][0]
-        moving = [(d, c) for d, c in into.terms if consumer.dimensions[d] > 1]
-        if rows and place == len(read.axes) - 1:
-            continue
-        alone = len(moving) == 1 and moving[0][1] == 1
-        if alone and 1 < producer.dimensions[name] == consumer.dimensions[moving[0][0]]:
-            found.append((name, moving[0][0]))
+def cut_axes(cascade: Cascade) -> list[tuple[str, ...]]:
+    """Dimensions by which all operators index the same axis, those of the tensors between."""
+    found, slides = [], 0
+    for place, start in enumerate(cascade.operators[0].tensors[-1].axes):
+        names, slid = follow(cascade, start.terms[0][0], place)
+        if names and cascade.operators[-1].dimensions[names[-1]] > 1 and not (slid and slides):
+            found.append(names)
+            slides += slid
     return found[:3]
 
 
-def smaller(work: Workload, cuts: dict[str, int]) -> Workload:
-    """The part of an operation that one iteration does."""
-    sizes = {name: size // cuts.get(name, 1) for name, size in work.dimensions.items()}
-    return work.model_copy(update={"dimensions": sizes})
+def follow(cascade: Cascade, name: str, place: int) -> tuple[tuple[str, ...], bool]:
+    """The names of an axis from operator to operator; none where it ends on the way."""
+    names, slid = [name], False
+    pairs = list(itertools.pairwise(cascade.operators))
+    for number, (writer, reader) in enumerate(pairs):
+        read = next(t for t in reader.tensors if reader.roles[t.name] == "input").axes
+        row = cascade.between[number] in ("softmax", "normalisation")
+        terms = {d: c for d, c in read[place].terms if reader.dimensions[d] > 1}
+        out = [axis.terms[0][0] for axis in reader.tensors[-1].axes]
+        if (row and place == len(read) - 1) or not terms:
+            return (), False
+        own = next((d for d in terms if d in out), None)
+        if own is None:
+            whole = list(terms.values()) == [1]
+            ended = number < len(pairs) - 1
+            (own,) = [*terms][:1]
+            if not whole or ended or reader.dimensions[own] != writer.dimensions[names[-1]]:
+                return (), False
+        taps = 1 + sum(c * (reader.dimensions[d] - 1) for d, c in terms.items() if d != own)
+        reach = terms[own] * (reader.dimensions[own] - 1) + taps
+        size = writer.dimensions[names[-1]]
+        if taps < terms[own] or not size - terms[own] < reach <= size + 2 * (taps - 1):
+            return (), False
+        slid |= (terms[own], taps) != (1, 1)
+        names.append(own)
+        place = out.index(own) if own in out else 0
+    return tuple(names), slid
 
 
-class Walk:
-    """All that a pair can cost on a machine when it is tiled together."""
+class Choices:
+    """All that a cascade can cost on a machine."""
 
-    def __init__(
-        self, pair: tuple[Workload, Workload], machine: Accelerator, most: int, rows: bool = False
-    ) -> None:
-        self.pair, self.machine, self.most = pair, machine, most
-        self.axes = cut_axes(pair, rows)
+    def __init__(self, cascade: Cascade, machine: Accelerator, most: int) -> None:
+        self.cascade, self.machine, self.most = cascade, machine, most
+        self.axes = cut_axes(cascade)
+        assert tuple(self.axes) == cascade.axes
         self.fronts: dict[Any, list[Cost]] = {}
+        self.walk = Walk(cascade, machine)
         self.dram, self.buffer = machine.levels[:2]
 
+    def loops(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Every choice of shared loops: trip counts, and an order of those that cut."""
+        last = self.cascade.operators[-1].dimensions
+        sizes = [last[names[-1]] for names in self.axes]
+        every = [[n for n in range(1, size + 1) if size % n == 0] for size in sizes]
+        for factors in itertools.product(*every):
+            for order in itertools.permutations(a for a, f in enumerate(factors) if f > 1):
+                yield factors, order
+
     def sums(self) -> Iterator[tuple[float, int]]:
-        """Energy and cycles of every choice that no other of the same outer loops beats in both.
+        """Energy and cycles of every choice that no other of the same loops beats in both.
 
         Raises:
             OverflowError: a part has too many mappings.
         """
-        sizes = [self.pair[0].dimensions[name] for name, _ in self.axes]
-        every = [[n for n in range(1, size + 1) if size % n == 0] for size in sizes]
-        for factors in itertools.product(*every):
-            for order in itertools.permutations(a for a, f in enumerate(factors) if f > 1):
-                for kept in self.choices():
-                    yield from self.of(factors, order, kept)
+        for factors, order in self.loops():
+            for kept in self.choices():
+                yield from self.of(factors, order, kept)
 
     def choices(self) -> Iterator[Kept]:
-        """Every set of tensors but the intermediate."""
-        consumer = self.pair[1]
-        others = [(0, i) for i in range(len(self.pair[0].tensors) - 1)]
-        others += [
-            (1, i)
-            for i, tensor in enumerate(consumer.tensors)
-            if consumer.roles[tensor.name] != "input"
+        """Every set of tensors but those between."""
+        last = len(self.cascade.operators) - 1
+        others = [
+            (side, place)
+            for side, work in enumerate(self.cascade.operators)
+            for place, tensor in enumerate(work.tensors)
+            if not (side and work.roles[tensor.name] == "input")
+            and (side == last or not tensor.output)
         ]
         for count in range(len(others) + 1):
             yield from itertools.combinations(others, count)
@@ -86,26 +113,39 @@ class Walk:
     def of(
         self, factors: tuple[int, ...], order: tuple[int, ...], kept: Kept
     ) -> Iterator[tuple[float, int]]:
-        """What outer loops and kept tensors cost with every mapping of their parts."""
-        cuts = [{a[s]: f for a, f in zip(self.axes, factors, strict=True)} for s in range(2)]
-        parts = [smaller(work, cut) for work, cut in zip(self.pair, cuts, strict=True)]
-        words = parts[0].words(-1) + sum(parts[side].words(t) for side, t in kept)
-        if words > (self.buffer.capacity_words or 0):
+        """What shared loops and kept tensors cost with every mapping of their parts."""
+        found = self.walked(factors, order, kept)
+        if found is None:
             return
-        moves = self.walk(factors, order, kept, parts)
-        if moves is None:
-            return
+        last = len(self.cascade.operators) - 1
         fronts = []
-        for side, part in enumerate(parts):
-            roles = [part.roles[part.tensors[t].name] for s, t in kept if s == side]
-            fronts.append(self.front(part, (*roles, ("output", "input")[side]), words))
-        times = math.prod(factors)
-        for (e0, c0), (e1, c1) in itertools.product(*fronts):
-            yield float(times * (e0 + e1) + moves[0]), times * (c0 + c1) + moves[1]
+        for side, part in enumerate(found.parts):
+            roles = {part.roles[part.tensors[t].name] for s, t in kept if s == side}
+            roles |= ({"input"} if side else set()) | ({"output"} if side < last else set())
+            fronts.append(self.front(part, tuple(sorted(roles)), found.words[side]))
+        times, sums = math.prod(factors), [(Fraction(0), 0)]
+        for front in fronts:
+            sums = front_of((e + energy, c + cycles) for e, c in sums for energy, cycles in front)
+        for energy, cycles in sums:
+            yield float(times * energy + found.energy), times * cycles + found.cycles
+
+    def walked(self, factors: tuple[int, ...], order: tuple[int, ...], kept: Kept) -> Walked | None:
+        """What moves beside the parts; None: such tensors may not be kept, or it does not fit."""
+        found = self.walk.run(Loops(factors, order, frozenset(kept)))
+        last = len(self.cascade.operators) - 1
+        output = (last, len(self.cascade.operators[last].tensors) - 1)
+        passes = math.prod(factors)
+        if max(found.words) > (self.buffer.capacity_words or 0):
+            return None
+        if found.adds != (output in kept):
+            return None
+        if any(found.fetched[one] == passes for one in kept if one != output):
+            return None
+        return found
 
     def front(self, part: Workload, roles: tuple[str, ...], words: int) -> list[Cost]:
         """The front of a part beside so many words."""
-        key = (part.hash, tuple(sorted(roles)), words)
+        key = (part.hash, roles, words)
         if key not in self.fronts:
             self.fronts[key] = self.count(part, roles, words)
         return self.fronts[key]
@@ -121,63 +161,6 @@ class Walk:
         if self.dram.read_bandwidth is None:
             assert found == in_place(part, self.machine, roles, words), (part, roles, words)
         return found
-
-    def walk(
-        self,
-        factors: tuple[int, ...],
-        order: tuple[int, ...],
-        kept: Kept,
-        parts: list[Workload],
-    ) -> tuple[Fraction, int] | None:
-        """What is moved between parts: energy and cycles; None: such tensors may not be kept."""
-        output = (1, len(parts[1].tensors) - 1)
-        there: dict[tuple[int, int], tuple[int, ...]] = {}
-        begun: set[tuple[int, ...]] = set()
-        fetched: Counter[tuple[int, int]] = Counter()
-        energy, cycles, again = Fraction(0), 0, False
-        iterations = list(itertools.product(*(range(factors[axis]) for axis in order)))
-
-        def piece(side: int, t: int, at: dict[int, int]) -> tuple[int, ...]:
-            named = self.pair[side].tensors[t].dimensions
-            return tuple(i if self.axes[a][side] in named else 0 for a, i in sorted(at.items()))
-
-        for indices in iterations:
-            at = dict(zip(order, indices, strict=True))
-            mine = piece(*output, at)
-            again |= mine in begun
-            for one in kept:
-                words = parts[one[0]].words(one[1])
-                wanted = piece(*one, at)
-                if there.get(one) != wanted:
-                    fetched[one] += 1
-                    if one != output or wanted in begun:
-                        energy += words * Fraction(str(self.dram.word_energy_pj))
-                        energy += words * Fraction(str(self.buffer.word_energy_pj))
-                        cycles += self.waiting(words, words, self.dram, "read")
-                    if one == output and one in there:
-                        energy += words * Fraction(str(self.dram.word_energy_pj))
-                        cycles += self.waiting(words, 0, self.dram, "write")
-                    there[one] = wanted
-                if one == output and mine in begun:  # what is new is added to what lies there
-                    energy += words * Fraction(str(self.buffer.word_energy_pj))
-                    rate = self.buffer.read_bandwidth
-                    cycles += math.ceil(words / Fraction(str(rate))) if rate else 0
-            begun.add(mine)
-        if output in there:
-            words = parts[1].words(output[1])
-            energy += words * Fraction(str(self.dram.word_energy_pj))
-            cycles += self.waiting(words, 0, self.dram, "write")
-        if again != (output in kept):
-            return None
-        if any(fetched[one] == len(iterations) for one in kept if one != output):
-            return None
-        leaking = self.dram.leakage_pj + self.buffer.leakage_pj
-        return energy + cycles * Fraction(str(leaking)), cycles
-
-    def waiting(self, words: int, filled: int, level: Any, way: str) -> int:
-        """Cycles of one transfer between the outermost level and the buffer."""
-        rates = [(words, getattr(level, f"{way}_bandwidth")), (filled, self.buffer.write_bandwidth)]
-        return max((math.ceil(n / Fraction(str(rate))) for n, rate in rates if rate), default=0)
 
 
 def in_place(part: Workload, machine: Accelerator, roles: Sequence[str], words: int) -> list[Cost]:
@@ -199,3 +182,75 @@ def in_place(part: Workload, machine: Accelerator, roles: Sequence[str], words: 
         return tiles + words <= (buffer.capacity_words or 0)
 
     return front_of(every_cost(part, found, math.inf, fits) or ())
+
+
+Sums = list[tuple[float, int]]
+
+
+def every_way(steps: Sequence[Step], fronts: dict[Any, Sums], choices: dict[Any, Sums]) -> Sums:
+    """Energy and cycles of every way to run a chain: cascades, and between them what stays.
+
+    Args:
+        steps: each is read by the next alone.
+        fronts: of a step by its place, the roles that lie in the buffer, and what lies there.
+        choices: of cascades, by their first step and the one behind the last.
+    """
+    found: Sums = []
+    for ends in cuts(len(steps)):
+        for kinds in itertools.product((False, True), repeat=len(ends) - 1):
+            parts = list(itertools.pairwise(ends))
+            # What stays never ends where another part does that lets tensors stay.
+            if any(not one and not other for one, other in itertools.pairwise(kinds)):
+                continue
+            sums = [
+                choices.get(part, []) if fused else staying(part, fronts)
+                for part, fused in zip(parts, kinds, strict=True)
+            ]
+            found += [
+                (sum(e for e, _ in one), sum(c for _, c in one)) for one in itertools.product(*sums)
+            ]
+    return found
+
+
+def cuts(steps: int) -> Iterator[tuple[int, ...]]:
+    """Every way to cut a chain into parts, by where they end."""
+    for count in range(steps):
+        for inner in itertools.combinations(range(1, steps), count):
+            yield (0, *inner, steps)
+
+
+def staying(part: tuple[int, int], fronts: dict[Any, Sums]) -> Sums:
+    """Every choice of what stays whole between the steps of a part."""
+    first, end = part
+    sums: Sums = []
+    for stay in itertools.product((False, True), repeat=end - first - 1):
+        chosen = []
+        for place in range(first, end):
+            before = place > first and stay[place - first - 1]
+            behind = place < end - 1 and stay[place - first]
+            lying = [place - 1] * before + [place] * behind
+            roles = ("input",) * before + ("output",) * behind
+            chosen.append(fronts[place, roles, tuple(lying)])
+        sums += [
+            (sum(e for e, _ in one), sum(c for _, c in one)) for one in itertools.product(*chosen)
+        ]
+    return sums
+
+
+def every_cascade(steps: Sequence[Step], machine: Accelerator, most: int) -> dict[Any, Sums]:
+    """What every cascade of a chain's steps can cost, by its first step and the one behind.
+
+    Raises:
+        OverflowError: a part has too many mappings.
+    """
+    found = {}
+    for first, end in itertools.combinations(range(len(steps) + 1), 2):
+        if end - first > 1:
+            some = steps[first:end]
+            cascade = Cascade.of(
+                *(step.workload for step in some), between=[step.operator for step in some[1:]]
+            )
+            if len(some) == 2 or cascade.shared:
+                sums = list(Choices(cascade, machine, most).sums())
+                found[first, end] = [(float(e), c) for e, c in front_of(sums)]
+    return found

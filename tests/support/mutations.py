@@ -223,10 +223,6 @@ EQUIVALENT: tuple[Unseen, ...] = (
         "2 if self.objective == 'ed2p' else 2", "a weight to begin with: any leads to the optimum",
     ),
     Unseen(
-        "orchestrator/networks/runs_of_steps.py", "as_run", "place + 2", "place + 3",
-        "of the steps that are given the first two are read",
-    ),
-    Unseen(
         "orchestrator/store/sql.py", "_in_time", "timer.daemon = True", "timer.daemon = False",
         "it is ended and waited for in every case",
     ),

@@ -108,22 +108,22 @@ BREAKS = {
         (test_limited, "Limited"), limits,
     ),
     "a part takes the outermost bandwidth as often as the plan runs": Break(
-        "orchestrator/networks/fused.py", "_bound",
+        "orchestrator/networks/cascade_lines.py", "_bound",
         "plan.times * fewest / times", "plan.times * fewest",
-        (test_layer_lines, "PairLines"), fused_plans,
+        (test_layer_lines, "CascadeLines"), fused_plans,
     ),
     "a window reads its rows once for each of its taps": Break(
-        "orchestrator/networks/fused.py", "_words_of",
+        "orchestrator/networks/cascade_lines.py", "_words_of",
         "max((work.dimensions[name] for name, _ in axis.terms))",
         "math.prod((work.dimensions[name] for name, _ in axis.terms))",
-        (test_layer_lines, "PairLines"),
+        (test_layer_lines, "CascadeLines"),
         test_layer_lines.test_words_are_read_once_at_least,
     ),
     "what lies outside is counted twice": Break(
-        "orchestrator/networks/fused.py", "_relaxed",
+        "orchestrator/networks/cascade_lines.py", "_relaxed",
         "plan.times * self._once(side, plan.factors, roles)",
         "2 * plan.times * self._once(side, plan.factors, roles)",
-        (test_layer_lines, "PairLines"), fused_plans,
+        (test_layer_lines, "CascadeLines"), fused_plans,
     ),
     "a front whose ends are known is one point": Break(
         ENDS, "_is_one_point", "len(prover.points()) == 1", "True",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import call
-from fused_walk import Walk, smaller
-from test_resident import every_stay, fronts_of
+from fused_walk import Choices, every_cascade, every_way
+from random_cascades import cascade_of
+from test_resident import fronts_of
 
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
+from costmodel.cascades.cascade import Cascade
+from costmodel.cascades.plans import _moves_of, _Piece, plans
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
+from costmodel.machines.accelerators import Accelerator
 from costmodel.networks.chains import Step
-from costmodel.networks.fused import Pair, _moves_of, _Piece, plans
 from costmodel.networks.moves import Moved
 from costmodel.problems.affine import Workload
-from mapspace.errors import ConfigError
-from orchestrator.networks.fused import PairLines
+from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.layer_lines import begin_all
 from orchestrator.networks.resident import Resident, Ways
 from orchestrator.networks.time_left import TimeLeft
 
 Key = tuple[tuple[int, ...], frozenset[str], frozenset[str], int]
+
+Made = Callable[[np.random.Generator], tuple[Cascade, Accelerator]]
 
 OBJECTIVES: tuple[Objective, ...] = ("energy", "latency", "edp", "ed2p")
 POWERS = {"energy": (1, 0), "latency": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
@@ -78,23 +81,35 @@ def pair_of(rng: np.random.Generator) -> tuple[Workload, Workload]:
 WEIGHTS = (Fraction(0), Fraction(7, 2), Fraction(60), None)
 
 
-def drawn(seed: int, most: int) -> tuple[PairLines, list[tuple[float, int]]]:
-    """A random pair and its machine, and energy and cycles of every choice, at least one."""
+def random_pair(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
+    """Two operations, perhaps with a softmax between, and a machine."""
+    pair, machine = pair_of(rng), accelerator(machine_of(rng))
+    return Cascade.of(*pair, between=["softmax" if rng.random() < 0.3 else None]), machine
+
+
+def drawn(
+    seed: int, most: int, made: Made = random_pair
+) -> tuple[CascadeLines, list[tuple[float, int]]]:
+    """A random cascade and its machine, and energy and cycles of every choice, at least one."""
     rng = np.random.default_rng(seed)
     while True:
-        pair, machine = pair_of(rng), accelerator(machine_of(rng))
-        rows = bool(rng.random() < 0.3)
+        cascade, machine = made(rng)
         try:
-            sums = list(Walk(pair, machine, most, rows).sums())
+            sums = list(Choices(cascade, machine, most).sums())
         except OverflowError:
             continue
         if sums:
-            return PairLines(Pair(*pair, "softmax" if rows else None), machine), sums
+            return CascadeLines(cascade, machine), sums
 
 
-def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) -> bool:
-    """Holds what is found of a random pair against all choices; whether it is cut at the best."""
-    lines, sums = drawn(seed, most)
+def check(
+    seed: int,
+    most: int,
+    weights: Sequence[Fraction | None] = WEIGHTS,
+    made: Made = random_pair,
+) -> bool:
+    """Holds what is found of a cascade against all choices; whether it is cut at the best."""
+    lines, sums = drawn(seed, most, made)
     energies, cycles = zip(*sums, strict=True)
     assert 0 < lines.floor.energy <= min(energies)
     assert lines.floor.cycles <= min(cycles)
@@ -112,6 +127,25 @@ def check(seed: int, most: int, weights: Sequence[Fraction | None] = WEIGHTS) ->
 def test_equals_every_choice() -> None:
     found = [check(seed, 60, WEIGHTS[seed % 4 :][:1]) for seed in range(20)]
     assert sum(found) > 2
+
+
+def longer(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
+    """Three or four tiny operators that share an axis."""
+    while True:
+        found = cascade_of(rng, 4)
+        if len(found.operators) > 2 and found.shared and max(o.macs for o in found.operators) < 60:
+            return found, accelerator(machine_of(rng))
+
+
+def test_longer_cascades_equal_every_choice() -> None:
+    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], longer) for seed in range(12)]) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_more_longer_cascades_equal_every_choice(block: int) -> None:
+    for seed in range(1000 + 25 * block, 1025 + 25 * block):
+        check(seed, 400, made=longer)
 
 
 def front_of(sums: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -155,40 +189,6 @@ def test_more_equal_every_choice(block: int) -> None:
     assert any(found)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_every_plan_and_its_moves_are_those_of_a_walk(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    pair, machine = pair_of(rng), accelerator(machine_of(rng))
-    rows = bool(rng.random() < 0.5)
-    walk = Walk(pair, machine, 0, rows)
-    room = machine.levels[1].capacity_words or 0
-    moves: dict[Key, list[tuple[Fraction, int]]] = {}
-    sizes = [pair[0].dimensions[name] for name, _ in walk.axes]
-    every = [[n for n in range(1, size + 1) if size % n == 0] for size in sizes]
-    for factors in itertools.product(*every):
-        cuts = [{a[s]: f for a, f in zip(walk.axes, factors, strict=True)} for s in range(2)]
-        parts = [smaller(work, cut) for work, cut in zip(pair, cuts, strict=True)]
-        for order in itertools.permutations(a for a, f in enumerate(factors) if f > 1):
-            for kept in walk.choices():
-                found = walk.walk(factors, order, kept, parts)
-                words = parts[0].words(-1) + sum(parts[side].words(t) for side, t in kept)
-                if found is not None and words <= room:
-                    roles = [{parts[s].roles[parts[s].tensors[t].name] for s, t in kept if s == n}
-                             for n in range(2)]  # fmt: skip
-                    key = (factors, frozenset(roles[0]), frozenset(roles[1]), words)
-                    moves.setdefault(key, []).append(found)
-    mine: dict[Key, list[tuple[Fraction, int]]] = {}
-    for plan in plans(Pair(*pair, "softmax" if rows else None), machine):
-        key = (plan.factors, frozenset(plan.kept[0]), frozenset(plan.kept[1]), plan.words)
-        mine.setdefault(key, []).append((plan.moves.energy, plan.moves.cycles))
-    assert mine.keys() == moves.keys()
-    for key, several in mine.items():
-        for weight in (0, 1, 1000):
-            assert min(e + weight * c for e, c in several) == min(
-                e + weight * c for e, c in moves[key]
-            ), key
-
-
 def test_addresses_of_partial_sums_by_hand() -> None:
     """Three words of sums, of two places, visited eight times: six times they come back.
 
@@ -215,7 +215,8 @@ def test_attention_by_hand() -> None:
     ]
     machine = accelerator({"name": "by-hand", "mac_energy_pj": 0.0, "levels": levels})
     sizes = {"H": 2, "M": 2, "N": 2, "K": 2}
-    pair = Pair(products("scores", sizes), products("context", sizes), "softmax", counted=True)
+    two = products("scores", sizes), products("context", sizes)
+    pair = Cascade.of(*two, between=["softmax"], counted=True)
     assert pair.axes == (("H", "H"), ("M", "M"))  # a row of the softmax is not cut
     found = {
         (plan.factors, plan.kept): plan
@@ -227,21 +228,19 @@ def test_attention_by_hand() -> None:
     assert {found[factors, nothing].moves for factors in ((1, 1), (2, 1), (2, 2))} == {
         Moved(Fraction(32), 0)
     }
-    assert found[(2, 2), nothing].words == 2  # one row
+    assert found[(2, 2), nothing].words == (2, 2)  # one row
     # Keys of a head, four words, stay while its queries come: fetched twice, at 102 pJ a word.
     keys = found[(2, 2), (("weight",), ())]
-    assert keys.words == 2 + 4
+    assert keys.words == (2 + 4, 2 + 4)
     assert keys.order == (0, 1)
     assert keys.moves == Moved(Fraction(32 + 2 * 4 * 102), 0)
-    lines = PairLines(pair, machine)
+    lines = CascadeLines(pair, machine)
     line = lines.prove(Fraction(0), 60.0)
     assert line.proven
     assert line.point is not None
     # Once each: queries, keys and values in, context out. The rest is on the chip: both operations
     # alone, in a buffer that holds all, less the scores' way out and back.
-    alone = [
-        least_sum(MapSpace(work, machine), Fraction(0)) for work in (pair.producer, pair.consumer)
-    ]
+    alone = [least_sum(MapSpace(work, machine), Fraction(0)) for work in pair.operators]
     there_and_back = 8 * 100 + 8 * (100 + 2)
     assert line.bound == sum(one.bound for one in alone) - there_and_back + 32
 
@@ -261,20 +260,10 @@ def chain_check(seed: int, most: int, objectives: Sequence[Objective] = OBJECTIV
         if fronts is None or not all(fronts[place, (), ()] for place in range(3)):
             continue
         try:
-            walks = [
-                list(Walk((steps[p].workload, steps[p + 1].workload), machine, most).sums())
-                for p in range(2)
-            ]
+            sums = every_way(steps, fronts, every_cascade(steps, machine, most))
         except OverflowError:
             continue
         break
-    sums = every_stay(steps, fronts)
-    for first, alone in enumerate((2, 0)):
-        sums += [
-            (e + energy, c + cycles)
-            for e, c in walks[first]
-            for energy, cycles in fronts[alone, (), ()]
-        ]
     fuses = False
     for objective in objectives:
         a, b = POWERS[objective]
@@ -286,7 +275,7 @@ def chain_check(seed: int, most: int, objectives: Sequence[Objective] = OBJECTIV
         where = f"{objective} of seed {seed}"
         assert float(found.value) == pytest.approx(least, rel=1e-9), where
         assert found.gap <= 1e-6, where
-        fuses |= any(isinstance(way.lines, PairLines) for way in proof.path)
+        fuses |= any(isinstance(way.lines, CascadeLines) for way in proof.path)
     return fuses
 
 
@@ -320,7 +309,8 @@ def test_a_command_says_what_fusing_is_worth(
     asked = (*asked, "--accelerator", machine, "--objective", "energy")
     assert call(*asked, "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    (pair,) = said["pairs"]
+    (pair,) = said["cascades"]
+    assert pair["layers"] == ["up", "down"]
     assert pair["chosen"]
     assert said["totals"]["proven"]
     assert said["totals"]["energy_pj"] == pytest.approx(3 * pair["fused"]["energy_pj"])
@@ -330,15 +320,12 @@ def test_a_command_says_what_fusing_is_worth(
     page = tmp_path / "pair.html"
     assert call(*asked, "--html", page) == 0
     assert "What lies in L2 while each layer runs" in page.read_text()
-    found = ms.search_network(
-        str(network), str(machine), jointly=True, resident=True, fused=True, objective="energy"
-    )
+    found = ms.search_network(str(network), str(machine), fused=True, objective="energy")
     assert found.costs.energy_pj == said["totals"]["energy_pj"]
-    with pytest.raises(ConfigError, match="expected resident=True"):
-        ms.search_network(str(network), str(machine), jointly=True, fused=True)
-    assert "1 of 1 pairs that could be" in capsys.readouterr().out
-    assert call("search", "--network", "alexnet", "--jointly", "--fused") == 2
-    assert "--fused is for --network --jointly --resident" in capsys.readouterr().err
+    assert call("search", "--network", network, "--fused", "--accelerator", machine) == 0
+    assert "2 of 2 layers, up to 2 in one" in capsys.readouterr().out
+    assert call("search", "gemm:M=2,N=2,K=2", "--fused") == 2
+    assert "--fused is for --network" in capsys.readouterr().err
 
 
 def tampered(certificate: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

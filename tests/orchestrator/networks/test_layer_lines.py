@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fused_walk import Walk
+from fused_walk import Choices
 from test_fused import machine_of, pair_of
 from test_jointly import front, some_layers
 
 from costmodel import accelerator, workload
+from costmodel.cascades.cascade import Cascade
 from costmodel.exact_any.weighted import LeastSum
-from costmodel.networks.fused import Pair
-from orchestrator.networks.fused import PairLines
+from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.layer_lines import LayerLines
 
 WEIGHTS = (Fraction(0), Fraction(7, 2), Fraction(60), Fraction(1000), None)
@@ -59,7 +59,8 @@ def test_no_plan_is_below_its_bound(seed: int) -> None:
         said = machine_of(rng)
         said["levels"][0] |= {"read_bandwidth": 1.0, "write_bandwidth": 0.5}
         pair, machine = pair_of(rng), accelerator(said)
-        walk, lines = Walk(pair, machine, 200), PairLines(Pair(*pair), machine)
+        cascade = Cascade.of(*pair)
+        walk, lines = Choices(cascade, machine, 200), CascadeLines(cascade, machine)
         try:
             found = {plan: _least_of(walk, plan.factors, plan.kept) for plan in lines.plans}
         except OverflowError:
@@ -93,17 +94,17 @@ def test_words_are_read_once_at_least() -> None:
                 tuple(sum(c * point[name] for name, c in axis.terms) for axis in tensor.axes)
                 for point in points
             }
-            assert PairLines._words_of(work, index) <= len(words), (text, tensor.name)
+            assert CascadeLines._words_of(work, index) <= len(words), (text, tensor.name)
 
 
 def _least_of(
-    walk: Walk, factors: tuple[int, ...], kept: tuple[tuple[str, ...], tuple[str, ...]]
+    walk: Choices, factors: tuple[int, ...], kept: tuple[tuple[str, ...], ...]
 ) -> list[tuple[float, int]]:
     """What a plan can cost, in any order of its loops."""
     several = []
     places = tuple(
         (side, place)
-        for side, work in enumerate(walk.pair)
+        for side, work in enumerate(walk.cascade.operators)
         for place, tensor in enumerate(work.tensors)
         if work.roles[tensor.name] in kept[side]
     )

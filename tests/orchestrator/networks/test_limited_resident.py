@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import call
-from fused_walk import Walk
+from fused_walk import every_cascade, every_way
 from test_fused import small_pair
 from test_jointly import Pairs
 from test_resident import chain_of, every_stay, fronts_of, machine_of
@@ -23,7 +23,7 @@ from costmodel import accelerator
 from costmodel.machines.accelerators import Accelerator
 from costmodel.networks.chains import Step
 from mapspace.errors import ConfigError
-from orchestrator.networks.fused import PairLines
+from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.layer_lines import begin_all
 from orchestrator.networks.limited_resident import LimitedResident
 from orchestrator.networks.lines import Limit
@@ -55,12 +55,7 @@ def random_chain(
         if any(step.until > place + 1 for place, step in enumerate(steps)):
             continue
         try:
-            for place in range(len(steps) - 1):
-                pair = (steps[place].workload, steps[place + 1].workload)
-                together = undominated(list(Walk(pair, machine, most).sums()))
-                rest = [p for p in range(len(steps)) if p not in (place, place + 1)]
-                for one in itertools.product(together, *(fronts[p, (), ()] for p in rest)):
-                    sums.append((sum(e for e, _ in one), sum(c for _, c in one)))
+            sums = every_way(steps, fronts, every_cascade(steps, machine, most))
         except OverflowError:
             continue
         return steps, machine, undominated(sums)
@@ -95,7 +90,7 @@ def check(seed: int, most: int, *, fused: bool = False) -> tuple[int, int]:
             assert sum(step.count for step in proof.steps) == count * len(steps)
             above += found.fronts
             split += len(proof.steps) > len(steps)
-    fuses = any(isinstance(way.lines, PairLines) for way in proof.path)
+    fuses = any(isinstance(way.lines, CascadeLines) for way in proof.path)
     return above, split + fuses
 
 

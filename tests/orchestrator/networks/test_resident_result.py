@@ -49,10 +49,10 @@ def test_the_facts(found: ResidentOptimum) -> None:
         "latency": "96 cycles (9.6e-05 ms), one layer after another",
         "EDP": "3.07354e-15 J s (total energy x total time)",
         "stay in L2": "0 of 1 tensors that another layer reads",
-        "tiled together": "1 of 1 pairs that could be",
+        "cascades": "2 of 2 layers, up to 2 in one",
         "worth": "24.16 % of energy: 4.2216e-05 mJ where nothing stays",
         "of it fusing": "24.16 %: 4.2216e-05 mJ where tensors stay whole or not at all",
-        "proven optimal": "no mappings and tensors that stay or are tiled together in this form "
+        "proven optimal": "no mappings and tensors that stay or run in cascades of this form "
         "have a lower energy",
     }
 

@@ -31,7 +31,7 @@ FITS = {
     "bits": {"one", "scalesim", "network", "jointly"},
     "warm_start": {"one"},
     "html": {"one", "again", "jointly", "resident"},
-    "fused": {"resident"},
+    "fused": {"network", "jointly", "resident"},
     "moves": {"network", "jointly", "resident"},
 }
 

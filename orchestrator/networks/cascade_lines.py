@@ -1,25 +1,28 @@
-"""What is proven of two layers that are tiled together (`costmodel.networks.fused`).
+"""What is proven of layers that run in passes together (`costmodel.cascades`).
 
-The energy and the cycles of a plan are those of its two parts, times its iterations, and of its
-moves; so its least weighted sum is that of the parts' least. Over all plans the least is looked for
-from the lowest bound on: of a part nothing is proven before a plan comes first whose bound could
-still be the least. A plan's bound comes from larger parts too: what runs in pieces, each from empty
-buffers, is no cheaper than where outer loops above one mapping make the same pieces.
+The energy and the cycles of a plan are those of its parts, a layer each, times its passes, and of
+its moves; so its least weighted sum is that of the parts' least. Over all plans the least is looked
+for from the lowest bound on: of a part nothing is proven before a plan comes first whose bound
+could still be the least. A plan's bound comes from larger parts too: what runs in pieces, each from
+empty buffers, is no cheaper than where outer loops above one mapping make the same pieces.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from costmodel.cascades.cascade import Cascade
+from costmodel.cascades.plans import Plan, plans
 from costmodel.exact.infeasible import why_infeasible
 from costmodel.exact_any.choice import why_not_proven
 from costmodel.exact_any.known import SLACK
@@ -27,7 +30,6 @@ from costmodel.exact_any.weighted import Line, Point, point_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
-from costmodel.networks.fused import Pair, Plan, plans
 from costmodel.networks.moves import READ, UPDATE, Moved
 from costmodel.problems.affine import Workload
 from costmodel.space import Codes
@@ -38,7 +40,7 @@ MOST_OPEN = 32
 
 
 class _Part(NamedTuple):
-    """One of the two operations as a plan runs it: which, its factors, and what lies there."""
+    """One of the operators as a plan runs it: which, its factors, and what lies there."""
 
     side: int
     factors: tuple[int, ...]
@@ -48,62 +50,66 @@ class _Part(NamedTuple):
     """Whether accesses of the outermost level cost energy."""
 
 
-class PairLines(LayerLines):
-    """What is proven of two layers tiled together; a point's code is a plan and two mappings."""
+class CascadeLines(LayerLines):
+    """What is proven of a cascade; a point's code is a plan and a mapping per operator."""
 
-    def __init__(self, pair: Pair, machine: Accelerator) -> None:
+    def __init__(self, cascade: Cascade, machine: Accelerator) -> None:
         """Lists the plans.
 
         Args:
-            pair: the layers.
+            cascade: the layers.
             machine: what they run on.
 
         Raises:
             ConfigError: the machine has no shared buffer.
         """
-        self.pair, self._machine = pair, machine
-        self.plans = plans(pair, machine)
+        self.cascade, self._machine = cascade, machine
+        self.sides = range(len(cascade.operators))
+        self.plans = plans(cascade, machine)
         self._parts: dict[_Part, LayerLines | None] = {}
         self._passing: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
         self._least_words: dict[tuple[int, tuple[int, ...], tuple[str, ...]], int] = {}
         for plan in self.plans:
-            for side in range(2):
+            for side in self.sides:
                 key = (side, self._joined(side, plan.factors), plan.roles(side))
-                self._least_words[key] = min(plan.words, self._least_words.get(key, plan.words))
+                words = plan.words[side]
+                self._least_words[key] = min(words, self._least_words.get(key, words))
         limits = ("read_bandwidth", "write_bandwidth", "bandwidth")
         self._whole: set[int] = set()
         self._heaps: dict[Weight, list[tuple[Fraction, int]]] = {}
         self._open: OrderedDict[tuple[_Part, Weight], None] = OrderedDict()
         self._fewest: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
         self._limited = any(getattr(one, key) for one in machine.levels for key in limits)
-        super().__init__(MapSpace(pair.producer, machine), 1)
+        super().__init__(MapSpace(cascade.operators[0], machine), 1)
 
     def _joined(self, side: int, factors: tuple[int, ...]) -> tuple[int, ...]:
         """The factors that are left where cuts are undone that only make pieces.
 
         Not of what is summed over, nor of a dimension that slides with another: the steps of two
-        loops may share words by luck.
+        loops may share words by luck. Nor where passes compute rows again.
         """
-        work = (self.pair.producer, self.pair.consumer)[side]
+        work = self.cascade.operators[side]
         found = []
-        for axis, factor in zip(self.pair.axes, factors, strict=True):
-            plain = axis[side] in work.tensors[-1].dimensions and all(
-                len([name for name, _ in one.terms if work.dimensions[name] > 1]) <= 1
+        for axis, factor in zip(self.cascade.shared, factors, strict=True):
+            name = axis.names[side]
+            plain = name in work.tensors[-1].dimensions and all(
+                len([term for term, _ in one.terms if work.dimensions[term] > 1]) <= 1
                 for tensor in work.tensors
                 for one in tensor.axes
-                if axis[side] in [name for name, _ in one.terms]
+                if name in [term for term, _ in one.terms]
             )
-            found.append(1 if plain else factor)
+            pieces = axis.tiles(factor)[side] * factor == axis.sizes[side]
+            found.append(1 if plain and pieces else factor)
         return tuple(found)
 
     def part(self, side: int, plan: Plan) -> LayerLines | None:
-        """What is proven of one of the two operations as a plan runs it; None: it cannot."""
-        return self._lines_of(_Part(side, plan.factors, plan.roles(side), plan.words))
+        """What is proven of one of the operators as a plan runs it; None: it cannot."""
+        return self._lines_of(_Part(side, plan.factors, plan.roles(side), plan.words[side]))
 
     def _lines_of(self, part: _Part) -> LayerLines | None:
         if part not in self._parts:
             machine = resident_machine(self._machine, part.roles, part.words)
-            work = self.pair.parts(part.factors)[part.side]
+            work = self.cascade.parts(part.factors)[part.side]
             if machine is not None and not part.outside:
                 machine = _free_outside(machine, self._machine.levels[0].name)
             space = None if machine is None else MapSpace(work, machine)
@@ -134,7 +140,7 @@ class PairLines(LayerLines):
         """Energy of the outermost level where a part's other tensors pass it once, pJ."""
         key = (side, factors, roles)
         if key not in self._passing:
-            work, level = self.pair.parts(factors)[side], self._machine.levels[0]
+            work, level = self.cascade.parts(factors)[side], self._machine.levels[0]
             energy = Fraction(0)
             for index, tensor in enumerate(work.tensors):
                 role = work.roles[tensor.name]
@@ -157,7 +163,7 @@ class PairLines(LayerLines):
         """Cycles that a part takes at least: its MACs', and those of the outermost bandwidth."""
         key = (side, factors, roles)
         if key not in self._fewest:
-            work, level = self.pair.parts(factors)[side], self._machine.levels[0]
+            work, level = self.cascade.parts(factors)[side], self._machine.levels[0]
             elements = math.prod(one.fanout for one in self._machine.levels)
             cycles = Fraction(math.prod(work.dimensions.values()) // elements)
             words = [0, 0]
@@ -181,11 +187,11 @@ class PairLines(LayerLines):
 
         def energy(index: int) -> Fraction:
             plan = self.plans[index]
-            once = [self._once(side, plan.factors, plan.roles(side)) for side in range(2)]
+            once = [self._once(side, plan.factors, plan.roles(side)) for side in self.sides]
             return plan.times * sum(once, Fraction(0)) + plan.moves.energy
 
         for index in sorted(range(len(self.plans)), key=lambda one: (energy(one), one)):
-            if all(self.part(side, self.plans[index]) is not None for side in range(2)):
+            if all(self.part(side, self.plans[index]) is not None for side in self.sides):
                 return index
         return None
 
@@ -196,11 +202,15 @@ class PairLines(LayerLines):
 
     @cached_property
     def floor(self) -> Moved:
-        """What every plan takes: the work of both operations."""
-        macs = self.pair.producer.macs, self.pair.consumer.macs
+        """What every plan takes: the work of all operators."""
         elements = self._machine.processing_elements
-        energy = Fraction(sum(macs) * self._machine.mac_energy_pj * (1 - SLACK))
-        return Moved(energy, sum(one // elements for one in macs))
+        found = []
+        for factors in {plan.factors for plan in self.plans}:
+            times = math.prod(factors)
+            macs = [part.macs for part in self.cascade.parts(factors)]
+            found.append((times * sum(macs), times * sum(one // elements for one in macs)))
+        energy = min(macs for macs, _ in found) * self._machine.mac_energy_pj * (1 - SLACK)
+        return Moved(Fraction(energy), min(cycles for _, cycles in found))
 
     def begin(self, seconds: float | None = None) -> None:
         """Looks for mappings of the parts of a first plan; there is one, as `runs` says.
@@ -210,7 +220,7 @@ class PairLines(LayerLines):
         """
         index = self._first
         assert index is not None  # who asks has looked whether it runs
-        for side in range(2):
+        for side in self.sides:
             part = self.part(side, self.plans[index])
             assert part is not None  # the plan can run
             if not part.points:
@@ -222,17 +232,19 @@ class PairLines(LayerLines):
         if self.go_on(weight, seconds).proven:
             self._settled.add(weight)
 
-    def unpacked(self, point: Point) -> tuple[Plan, tuple[MapSpace, MapSpace], list[Point]]:
+    def unpacked(self, point: Point) -> tuple[Plan, list[MapSpace], list[Point]]:
         """The plan of a point, its parts' map spaces and their mappings."""
-        index, length = int(point.code[0]), int(point.code[1])
-        plan, codes = self.plans[index], (point.code[2 : 2 + length], point.code[2 + length :])
+        lengths = point.code[1 : 1 + len(self.sides)]
+        plan = self.plans[int(point.code[0])]
+        ends = np.cumsum([1 + len(self.sides), *lengths])
+        codes = [point.code[start:end] for start, end in itertools.pairwise(ends)]
         spaces, points = [], []
         for side, code in enumerate(codes):
             part = self.part(side, plan)
             assert part is not None  # points are of plans that can run
             spaces.append(part.space)
             points.append(point_of(part.space, code))
-        return plan, (spaces[0], spaces[1]), points
+        return plan, spaces, points
 
     def planned(self, wanted: Plan, codes: Sequence[Codes]) -> Point:
         """The point of a plan that can run with a mapping `[D]` of each of its parts."""
@@ -241,27 +253,29 @@ class PairLines(LayerLines):
             part = self.part(side, wanted)
             assert part is not None  # the plan can run
             points.append(point_of(part.space, code))
-        return self._together(self.plans.index(wanted), points[0], points[1])
+        return self._together(self.plans.index(wanted), points)
 
     def _offer_plan(self, index: int, weight: Weight) -> None:
         """Takes the best mappings known of a plan's parts."""
         plan = self.plans[index]
         chosen = []
-        for side in range(2):
+        for side in self.sides:
             part = self.part(side, plan)
             point = None if part is None else part.least(weight)
             if point is None:
                 return
             chosen.append(point)
-        self._add(self._together(index, chosen[0], chosen[1]))
+        self._add(self._together(index, chosen))
 
-    def _together(self, index: int, one: Point, other: Point) -> Point:
+    def _together(self, index: int, points: Sequence[Point]) -> Point:
         """What a plan takes with a mapping of each of its parts."""
         plan = self.plans[index]
+        energy = sum((one.energy for one in points), Fraction(0))
+        heading = np.array([index, *(one.code.size for one in points)])
         return Point(
-            plan.times * (one.energy + other.energy) + plan.moves.energy,
-            plan.times * (one.cycles + other.cycles) + plan.moves.cycles,
-            np.concatenate([np.array([index, one.code.size]), one.code, other.code]),
+            plan.times * energy + plan.moves.energy,
+            plan.times * sum(one.cycles for one in points) + plan.moves.cycles,
+            np.concatenate([heading, *(one.code for one in points)]),
         )
 
     def add_fronts(
@@ -283,7 +297,7 @@ class PairLines(LayerLines):
                 if not self._go_on(index, weight, ends):
                     break
                 bound = self._bound(plan, weight)
-                parts = [self.part(side, plan) for side in range(2)]
+                parts = [self.part(side, plan) for side in self.sides]
                 if all(part is not None and part.is_proven(weight) for part in parts):
                     break
             else:
@@ -293,7 +307,7 @@ class PairLines(LayerLines):
     def _add_front(self, index: int, pause: Callable[[str], None]) -> None:
         """Takes the front of one plan."""
         fronts = []
-        for side in range(2):
+        for side in self.sides:
             part = self.part(side, self.plans[index])
             if part is None:
                 return
@@ -301,13 +315,12 @@ class PairLines(LayerLines):
                 part.add_front(pause)
                 self._whole.add(id(part))
             fronts.append(part.points)
-        several = [self._together(index, one, other) for one in fronts[0] for other in fronts[1]]
-        several.sort(key=lambda point: (point.cycles, point.energy))
-        least: Fraction | None = None
-        for point in several:
-            if least is None or point.energy < least:
-                least = point.energy
-                self._add(point)
+        chosen: list[list[Point]] = [[]]
+        for front in fronts:
+            # Of sums that another beats in both nothing more can be made.
+            chosen = _undominated([*some, point] for some in chosen for point in front)
+        for some in chosen:
+            self._add(self._together(index, some))
 
     def _look(self, weight: Weight, seconds: float | None) -> Line:
         """Proves the least weighted sum over all plans, or gets as far as the time allows."""
@@ -344,19 +357,19 @@ class PairLines(LayerLines):
         """Proves the next that is not known of a plan; whether it can run."""
         plan = self.plans[index]
         left = math.inf if ends == math.inf else max(SLICE, ends - time.monotonic())
-        for side in range(2):
+        for side in self.sides:
             for _, beside, larger in self._relaxed(side, plan):
                 if weight not in larger.lines and not (beside and weight is None):
                     larger.go_on(weight, left)
                     larger.stop(weight)
                     return True
         parts: list[tuple[_Part, LayerLines]] = []
-        for side in range(2):
+        for side in self.sides:
             part = self.part(side, plan)
             if part is None:
                 return False
             if not part.is_proven(weight):
-                parts.append((_Part(side, plan.factors, plan.roles(side), plan.words), part))
+                parts.append((_Part(side, plan.factors, plan.roles(side), plan.words[side]), part))
         # What was not looked at yet comes first, then what leaves most open.
         parts.sort(key=lambda one: (weight in one[1].lines, -one[1].looseness(weight)))
         if parts:
@@ -376,8 +389,8 @@ class PairLines(LayerLines):
         """What is certain of a plan's weighted sum."""
         line = Line(weight, Fraction(0), None, False)
         found = line.sum_of(Point(*plan.moves, NO_CODE))
-        for side in range(2):
-            part = self._parts.get(_Part(side, plan.factors, plan.roles(side), plan.words))
+        for side in self.sides:
+            part = self._parts.get(_Part(side, plan.factors, plan.roles(side), plan.words[side]))
             fewest = self._cycles_of(side, plan.factors, plan.roles(side))
             bounds = [Fraction(0)]
             if part is not None:
@@ -390,6 +403,21 @@ class PairLines(LayerLines):
                 bounds.append(times * (least - slack) + (0 if weight is None else beside))
             found += max(bounds)
         return found
+
+
+def _undominated(several: Iterable[list[Point]]) -> list[list[Point]]:
+    """Those whose energy and cycles in all no other's are within."""
+
+    def sums(points: list[Point]) -> tuple[int, Fraction]:
+        return sum(one.cycles for one in points), sum((p.energy for p in points), Fraction(0))
+
+    found: list[list[Point]] = []
+    least: Fraction | None = None
+    for (_, energy), points in sorted(((sums(one), one) for one in several), key=lambda o: o[0]):
+        if least is None or energy < least:
+            least = energy
+            found.append(points)
+    return found
 
 
 def _free_outside(machine: Accelerator, name: str) -> Accelerator:

@@ -1,0 +1,221 @@
+"""Every way to run a cascade in passes: shared loops, what is kept, and what that moves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from costmodel.cascades.cascade import Cascade, every_factors
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.resident import ROLES, shared_buffer
+from costmodel.networks.moves import FILL, READ, UPDATE, Access, Moved, changed_on_chip, moved
+from costmodel.problems.affine import Workload
+
+Kept = tuple[tuple[str, ...], ...]
+"""Per operator the roles of its tensors whose pieces are kept."""
+
+
+class Plan(NamedTuple):
+    """Shared loops of a cascade and what they keep.
+
+    Attributes:
+        factors: trip counts per shared axis.
+        order: the axes that are cut, the outermost loop first.
+        kept: roles of the tensors of every operator whose pieces are kept.
+        words: per operator, words that lie in the buffer beside its own tiles while it runs.
+        moves: what fetching and storing kept pieces, adding up and the operators between cost.
+    """
+
+    factors: tuple[int, ...]
+    order: tuple[int, ...]
+    kept: Kept
+    words: tuple[int, ...]
+    moves: Moved
+
+    @property
+    def times(self) -> int:
+        """Passes."""
+        return math.prod(self.factors)
+
+    def roles(self, side: int) -> tuple[str, ...]:
+        """Roles that lie in the buffer while an operator runs."""
+        between = (("input", side > 0), ("output", side < len(self.kept) - 1))
+        lying = {*(role for role, has in between if has), *self.kept[side]}
+        return tuple(role for role in ROLES if role in lying)
+
+
+class _Piece(NamedTuple):
+    """A tensor that may be kept: of which operator, its words, and the axes that change it."""
+
+    side: int
+    role: str
+    words: int
+    follows: tuple[bool, ...]
+
+    def visits(self, factors: tuple[int, ...], order: tuple[int, ...]) -> int:
+        """How often the loops bring another piece."""
+        last = max((at for at, axis in enumerate(order) if self.follows[axis]), default=-1)
+        return math.prod(factors[axis] for axis in order[: last + 1])
+
+    def distinct(self, factors: tuple[int, ...]) -> int:
+        """How many pieces there are."""
+        pairs = zip(factors, self.follows, strict=True)
+        return math.prod(factor for factor, follows in pairs if follows)
+
+
+class _Loops(NamedTuple):
+    """Shared loops before their order: what a pass does, what may be kept, what must."""
+
+    cascade: Cascade
+    machine: Accelerator
+    factors: tuple[int, ...]
+    between: tuple[int, ...]
+    pieces: tuple[_Piece, ...]
+    sums: bool
+
+    @property
+    def room(self) -> int:
+        """Words of the shared buffer."""
+        return shared_buffer(self.machine).capacity_words or 0
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Per operator, words of the tiles between that lie there while it runs."""
+        return tuple(
+            before + behind for before, behind in itertools.pairwise((0, *self.between, 0))
+        )
+
+
+def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
+    """Every way to run a cascade: of shared loops and what is kept, the cheapest orders.
+
+    Args:
+        cascade: what is tiled together.
+        machine: with one shared buffer.
+
+    Raises:
+        ConfigError: as `shared_buffer`.
+    """
+    found = []
+    for factors in every_factors(cascade):
+        parts = cascade.parts(factors)
+        loops = _Loops(
+            cascade,
+            machine,
+            factors,
+            tuple(part.words(-1) for part in parts[:-1]),
+            tuple(_pieces(cascade, machine, parts)),
+            any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True)),
+        )
+        if max(loops.tiles) > loops.room:
+            continue
+        best: dict[Kept, list[Plan]] = {}
+        for plan in _of_loops(loops):
+            others = best.setdefault(plan.kept, [])
+            if any(_is_within(one.moves, plan.moves) for one in others):
+                continue
+            others[:] = [one for one in others if not _is_within(plan.moves, one.moves)]
+            others.append(plan)
+        found += [plan for some in best.values() for plan in some]
+    return found
+
+
+def _is_within(one: Moved, other: Moved) -> bool:
+    return one.energy <= other.energy and one.cycles <= other.cycles
+
+
+def _of_loops(loops: _Loops) -> Iterator[Plan]:
+    """The plans of shared loops in every order."""
+    factors, times = loops.factors, math.prod(loops.factors)
+    output = next((one for one in loops.pieces if one.role == "output"), None)
+    if loops.sums and output is None:
+        return
+    between = _operators_between(loops)
+    cut = [axis for axis, factor in enumerate(factors) if factor > 1]
+    costs: dict[tuple[_Piece, tuple[int, ...]], Moved] = {}
+    for order in itertools.permutations(cut):
+        may = [
+            one
+            for one in loops.pieces
+            if one.visits(factors, order) < times and not (loops.sums and one is output)
+        ]
+        for chosen in _subsets(may):
+            kept = (*chosen, output) if loops.sums and output is not None else chosen
+            beside = sum(one.words for one in kept)
+            if max(loops.tiles) + beside > loops.room:
+                continue
+            energy, cycles = between
+            for one in kept:
+                if (one, order) not in costs:
+                    costs[one, order] = _moves_of(one, loops.machine, factors, order)
+                more = costs[one, order]
+                energy, cycles = energy + more.energy, cycles + more.cycles
+            words = tuple(tile + beside for tile in loops.tiles)
+            roles = _roles_of(kept, len(loops.cascade.operators))
+            yield Plan(factors, order, roles, words, Moved(energy, cycles))
+
+
+def _operators_between(loops: _Loops) -> Moved:
+    """What softmax and its like cost, at the buffer."""
+    energy, cycles = Fraction(0), 0
+    if loops.cascade.counted:
+        for operator, words in zip(loops.cascade.between, loops.between, strict=True):
+            if operator is not None:
+                more = changed_on_chip(loops.machine, words).times(math.prod(loops.factors))
+                energy, cycles = energy + more.energy, cycles + more.cycles
+    return Moved(energy, cycles)
+
+
+def _subsets(pieces: Sequence[_Piece]) -> Iterator[tuple[_Piece, ...]]:
+    for count in range(len(pieces) + 1):
+        yield from itertools.combinations(pieces, count)
+
+
+def _roles_of(kept: Sequence[_Piece], operators: int) -> Kept:
+    named = {(one.side, one.role) for one in kept}
+    return tuple(
+        tuple(role for role in ROLES if (side, role) in named) for side in range(operators)
+    )
+
+
+def _pieces(cascade: Cascade, machine: Accelerator, parts: Sequence[Workload]) -> Iterator[_Piece]:
+    """Tensors that may be kept: alone of their role, where the buffer is next to the outermost."""
+    buffer = shared_buffer(machine)
+    if machine.levels[1] is not buffer:
+        return
+    for side, part in enumerate(parts):
+        roles = list(part.roles.values())
+        for index, tensor in enumerate(part.tensors):
+            role = roles[index]
+            if role in cascade.roles[side] or roles.count(role) > 1:
+                continue
+            if {role, tensor.name} & {*buffer.bypass, *machine.levels[0].bypass}:
+                continue
+            follows = tuple(axis[side] in tensor.dimensions for axis in cascade.axes)
+            yield _Piece(side, role, part.words(index), follows)
+
+
+def _moves_of(
+    piece: _Piece, machine: Accelerator, factors: tuple[int, ...], order: tuple[int, ...]
+) -> Moved:
+    """What keeping a piece costs over all iterations."""
+    outer, buffer, words = machine.levels[0], shared_buffer(machine), piece.words
+    visits = piece.visits(factors, order)
+    if piece.role != "output":
+        fetch = moved(machine, [Access(outer, READ, words), Access(buffer, FILL, words)], buffer)
+        return fetch.times(visits)
+    distinct = piece.distinct(factors)
+    back = [Access(outer, READ, words, addressed=False), Access(buffer, FILL, words)]
+    several = (
+        moved(machine, [Access(outer, UPDATE, words)], buffer).times(visits),
+        moved(machine, back, buffer).times(visits - distinct),
+        moved(machine, [Access(buffer, READ, words, addressed=False)], buffer).times(
+            math.prod(factors) - distinct
+        ),
+    )
+    return Moved(
+        sum((one.energy for one in several), Fraction(0)), sum(one.cycles for one in several)
+    )

@@ -1,0 +1,205 @@
+"""A cascade run pass by pass in plain Python, every word counted as it moves.
+
+It shares no formula with `costmodel.cascades.plans`: what is kept is what lay there in the pass
+before, what comes back is what was begun, and the rows of a pass are followed from the last
+operator to the first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from costmodel.cascades.cascade import Cascade, read_tensor
+from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.levels import Level
+from costmodel.machines.resident import shared_buffer
+from costmodel.problems.affine import Workload
+
+READ, FILL, UPDATE = "read", "fill", "update"
+
+Place = tuple[int, int]
+"""An operator and a tensor of it, both by their place."""
+
+Piece = tuple[int, ...]
+"""Which pass of every loop that changes a tensor a piece of it is of."""
+
+
+class Loops(NamedTuple):
+    """What is run: trip counts per shared axis, the outermost loop first, and what is kept."""
+
+    factors: tuple[int, ...]
+    order: tuple[int, ...]
+    kept: frozenset[Place]
+
+
+@dataclass
+class Walked:
+    """What came of it.
+
+    Attributes:
+        counts: words read, filled and updated per level, beside what mappings of the parts move.
+        fetched: how often another piece of each kept tensor came.
+        words: per operator, the most that lay in the buffer beside its own tiles.
+        parts: the operators as a pass runs them.
+        energy: of these words, pJ, leakage included.
+        cycles: in which nothing else runs.
+        adds: whether passes added to what others had begun.
+    """
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    fetched: Counter[Place] = field(default_factory=Counter)
+    words: list[int] = field(default_factory=list)
+    parts: tuple[Workload, ...] = ()
+    energy: Fraction = Fraction(0)
+    cycles: int = 0
+    adds: bool = False
+
+
+class Walk:
+    """A cascade on a machine."""
+
+    def __init__(self, cascade: Cascade, machine: Accelerator) -> None:
+        """Begins nothing yet.
+
+        Args:
+            cascade: what is run.
+            machine: with one shared buffer.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        self.cascade, self.machine = cascade, machine
+        self.outer, self.buffer = machine.levels[0], shared_buffer(machine)
+
+    def run(self, loops: Loops) -> Walked:
+        """Runs all passes.
+
+        Args:
+            loops: of them.
+        """
+        found, last = Walked(), len(self.cascade.operators) - 1
+        output = (last, len(self.cascade.operators[last].tensors) - 1)
+        there: dict[Place, Piece] = {}
+        begun: set[Piece] = set()
+        found.words = [0] * (last + 1)
+        for indices in itertools.product(*(range(loops.factors[axis]) for axis in loops.order)):
+            at = dict(zip(loops.order, indices, strict=True))
+            parts = tuple(self._parts(loops.factors, at))
+            assert not found.parts or parts == found.parts, "passes do alike"
+            found.parts = parts
+            mine = self._piece(output, at)
+            found.adds |= mine in begun
+            for one in sorted(loops.kept):
+                self._bring(found, one, (self._piece(one, at), there, begun, one == output))
+            begun.add(mine)
+            self._between(found)
+        if output in there:
+            self._transfer(found, [(self.outer, UPDATE, self._words(found, output), True)])
+        beside = sum(self._words(found, one) for one in loops.kept)
+        for side in range(last + 1):
+            lying = [found.parts[one].words(-1) for one in (side - 1, side) if 0 <= one < last]
+            found.words[side] = beside + sum(lying)
+        return found
+
+    def _words(self, found: Walked, one: Place) -> int:
+        return found.parts[one[0]].words(one[1])
+
+    def _parts(self, factors: Sequence[int], at: Mapping[int, int]) -> Iterator[Workload]:
+        """The operators of a pass: rows followed from the last to the first."""
+        sizes = [dict(operator.dimensions) for operator in self.cascade.operators]
+        for axis, names in enumerate(self.cascade.axes):
+            if factors[axis] == 1:
+                continue
+            last = len(names) - 1
+            trips = self.cascade.operators[last].dimensions[names[last]] // factors[axis]
+            rows = range(at[axis] * trips, (at[axis] + 1) * trips)
+            sizes[last][names[last]] = len(rows)
+            for side in range(last, 0, -1):
+                reader = self.cascade.operators[side]
+                terms = next(
+                    one.terms
+                    for one in read_tensor(reader).axes
+                    if names[side] in [name for name, _ in one.terms]
+                )
+                needed = {
+                    sum(by * (row if name == names[side] else tap[name]) for name, by in terms)
+                    for row in (rows[0], rows[-1])
+                    for tap in _taps(reader, [name for name, _ in terms if name != names[side]])
+                }
+                rows = range(min(needed), max(needed) + 1)
+                whole = self.cascade.operators[side - 1].dimensions[names[side - 1]]
+                sizes[side - 1][names[side - 1]] = min(whole, len(rows))
+                rows = rows[: min(whole, len(rows))]
+        for operator, own in zip(self.cascade.operators, sizes, strict=True):
+            yield operator.model_copy(update={"dimensions": own})
+
+    def _piece(self, one: Place, at: Mapping[int, int]) -> Piece:
+        named = self.cascade.operators[one[0]].tensors[one[1]].dimensions
+        axes = self.cascade.axes
+        return tuple(i if axes[axis][one[0]] in named else 0 for axis, i in sorted(at.items()))
+
+    def _bring(
+        self, found: Walked, one: Place, state: tuple[Piece, dict[Place, Piece], set[Piece], bool]
+    ) -> None:
+        """Brings the piece of a kept tensor that a pass needs, and stores the one before it."""
+        wanted, there, begun, is_output = state
+        words = self._words(found, one)
+        if there.get(one) != wanted:
+            found.fetched[one] += 1
+            if is_output and one in there:
+                self._transfer(found, [(self.outer, UPDATE, words, True)])
+            if not is_output or wanted in begun:
+                comes = (self.outer, READ, words, not is_output), (self.buffer, FILL, words, True)
+                self._transfer(found, comes)
+            there[one] = wanted
+        if is_output and wanted in begun:  # what is new is added to what lies there
+            self._transfer(found, [(self.buffer, READ, words, False)])
+
+    def _between(self, found: Walked) -> None:
+        """What is done to the tensors between, where they lie."""
+        if not self.cascade.counted:
+            return
+        for operator, part in zip(self.cascade.between, found.parts, strict=False):
+            if operator is not None:
+                words = part.words(-1)
+                both = (self.buffer, READ, words, True), (self.buffer, UPDATE, words, True)
+                self._transfer(found, both)
+
+    def _transfer(self, found: Walked, accesses: Sequence[tuple[Level, str, int, bool]]) -> None:
+        """Words that move at one time."""
+        cycles = 0
+        for level, way, words, addressed in accesses:
+            found.counts[level.name, way] += words
+            price = level.energies[(READ, FILL, UPDATE).index(way)]
+            found.energy += math.ceil(Fraction(words, level.block_words)) * _exact(price)
+            found.energy += addressed * words * _exact(level.address_pj)
+            there = [(w, n) for other, w, n, _ in accesses if other is level]
+            for rate, ways in (
+                (level.read_bandwidth, (READ,)),
+                (level.write_bandwidth, (FILL, UPDATE)),
+                (level.bandwidth, (READ, FILL, UPDATE)),
+            ):
+                if rate is not None:
+                    passing = sum(n for w, n in there if w in ways)
+                    cycles = max(cycles, math.ceil(passing / _exact(rate)))
+        found.cycles += cycles
+        for level in self.machine.levels:
+            found.energy += cycles * _exact(level.leakage_pj)
+            if level is self.buffer:
+                break
+
+
+def _taps(reader: Workload, names: Sequence[str]) -> Iterator[dict[str, int]]:
+    """The first and the last tap of a window."""
+    yield dict.fromkeys(names, 0)
+    yield {name: reader.dimensions[name] - 1 for name in names}
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(str(number))
