@@ -92,6 +92,7 @@ def search(
               likewise.
             * axes: `both` lets one dimension run along both axes of a mesh at once; None: likewise.
             * tiles: `apart` stores the tensors of a level at loops of their own; None: likewise.
+            * link_transfers: whether neighbours hand words to each other; None: likewise.
             * constraints: what mappings must obey, entries as under `constraints` of an
               accelerator's file, beside those of the accelerator.
             * threads: 1: a proof and the search beside it take turns; None: each has a thread.
@@ -296,7 +297,7 @@ def search_network(
         progress: as in `search`.
         options: as in `search`, each for every layer, but for `seconds`, which are those of the
             network (layers that get none are its `unfinished`), and without `top`, `pad`,
-            `factors`, `counting`, `axes` and `tiles`.
+            `factors`, `counting`, `axes`, `tiles` and `link_transfers`.
 
     Raises:
         ConfigError: an unknown name or a value that is not allowed.
@@ -506,7 +507,7 @@ def evaluate(
     records: SearchResult | str | Path | Place | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     model: str = "loopnest",
     *,
-    link_transfers: bool = False,
+    link_transfers: bool | None = None,
     counting: Literal["timeloop", "true"] | None = None,
     simulator: str | Path | None = None,
     store: StoreChoice = None,
@@ -518,7 +519,7 @@ def evaluate(
             records or its URI: JSON lines, plain or `.gz`.
         model: a cost model's name, see `mapspace list models`.
         link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
-            it unless told otherwise; of `loopnest`.
+            it unless told otherwise; None: as records say; of `loopnest`.
         counting: of remainders: `timeloop`, or `true`, every element by itself; None: as records
             say, which is by Timeloop unless they say otherwise; of `loopnest`.
         simulator: the file that says how a simulator is called; of `command`.

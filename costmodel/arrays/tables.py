@@ -331,8 +331,11 @@ def _check_utilisation(
 def _check_perfect(accelerator: Accelerator) -> None:
     """Refuses dimensions along both axes of a mesh where more than their product would matter.
 
-    And rooms that several levels share where loops have remainders.
+    And rooms that several levels share where loops have remainders, and what is not counted with
+    link transfers.
     """
+    if accelerator.link_transfers:
+        _check_links(accelerator)
     shared = next((name for level in accelerator.levels if (name := level.shares)), None)
     if shared is not None and accelerator.factors == "imperfect":
         raise ConfigError(
@@ -348,6 +351,18 @@ def _check_perfect(accelerator: Accelerator) -> None:
             raise ConfigError(
                 f"{where} are for meshes without hops, and this one has {key}; give axes: one."
             )
+
+
+def _check_links(accelerator: Accelerator) -> None:
+    """Refuses what is not counted with link transfers."""
+    where = "accelerator.link_transfers: expected false where"
+    if accelerator.factors == "imperfect":
+        raise ConfigError(f"{where} factors are imperfect, got true.")
+    for level in accelerator.levels:
+        if accelerator.takes_both_axes(level):
+            raise ConfigError(f"{where} a dimension may run along both axes of a mesh, got true.")
+        if level.shares is not None or accelerator.has_tiles_apart(level):
+            raise ConfigError(f"{where} levels share one room (tiles: apart), got true.")
 
 
 def build_tables(
@@ -493,7 +508,8 @@ def _choices(
     for index in range(len(levels)):
         yield "order", index, orders
     for index, level in enumerate(levels):
-        if level.hop_energy_pj > 0 or (level.router_pj > 0 and level.fanout > 1):
+        handed = accelerator.link_transfers and level.fanout > 1
+        if level.hop_energy_pj > 0 or (level.router_pj > 0 and level.fanout > 1) or handed:
             yield "spatial-order", index, orders
         # Without hops loops of one dimension along both axes are as one, wherever they lie.
         if level.width_height[1] > 1 and not accelerator.takes_both_axes(level):

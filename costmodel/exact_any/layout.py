@@ -15,7 +15,11 @@ from costmodel.tile_chains.tiles import Lattice
 
 
 class OneOrder(NamedTuple):
-    """An order: its number, its map space, and what bounds and searches read of it."""
+    """An order: its number, its map space, and what bounds and searches read of it.
+
+    With link transfers the MACs may be a level of that space (`tile_chains.links`); codes are
+    without.
+    """
 
     number: int
     space: MapSpace
@@ -28,8 +32,9 @@ class OneOrder(NamedTuple):
 
 
 def lay_out(
-    number: int, space: MapSpace, without: Decision | None, *, each: bool = False
-) -> OneOrder:
+    number: int, space: MapSpace, without: Decision | None, *, each: bool = False,
+    real: MapSpace | None = None,
+) -> OneOrder:  # fmt: skip
     """Lays out the map space of an order.
 
     Args:
@@ -37,11 +42,12 @@ def lay_out(
         space: its map space.
         without: what no mapping may decide; None: all are left.
         each: whether tilings that cost the same as another one are looked at.
+        real: the space that codes are of; None: the same.
     """
     rules, shape = Rules(space, without), build_shape(space)
     if each:
         shape = shape._replace(exchanges=0)
     shape = laid_out(shape)
-    leaves, lattice = Leaves(space, shape, rules), Lattice(space, shape, rules)
+    leaves, lattice = Leaves(space, shape, rules, real), Lattice(space, shape, rules)
     spreads = Spreads(space, rules, each=each)
     return OneOrder(number, space, rules, shape, leaves, lattice, spreads, Credits(shape))

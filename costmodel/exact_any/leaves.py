@@ -17,11 +17,12 @@ from costmodel.compiled import lean
 from costmodel.compiled.laid_out import laid_out
 from costmodel.exact_any.known import Target
 from costmodel.exact_any.order_codes import write_orders
-from costmodel.exact_any.orders import Tiling, Wanted, make_places, search_orders
+from costmodel.exact_any.orders import EVERY_ORDER, Tiling, Wanted, make_places, search_orders
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.links import handed_on, has_links
 from costmodel.tile_chains.places import MOST_TOGETHER, Places, group
 from costmodel.tile_chains.ports import port_weights, ports
 from costmodel.tile_chains.rules import Place, Rules
@@ -59,7 +60,7 @@ def is_linear(space: MapSpace) -> bool:
     """Whether energy is linear in the words that enter tiles, and cycles follow from the MACs."""
     machine = space.tables.machine
     rounded = bool((machine.block > 1).any())
-    return not (rounded or machine.limited or machine.network.any())
+    return not (rounded or machine.limited or machine.network.any() or has_links(space))
 
 
 def _with_points(tiles: Array) -> Array:
@@ -115,8 +116,18 @@ def fill_tiling(
 class Leaves:
     """Finds the best mappings of tilings."""
 
-    def __init__(self, space: MapSpace, shape: Shape, rules: Rules) -> None:
-        """Makes scratch for a map space, of which rules may leave a part."""
+    def __init__(
+        self, space: MapSpace, shape: Shape, rules: Rules, real: MapSpace | None = None
+    ) -> None:
+        """Makes scratch for a map space, of which rules may leave a part.
+
+        Args:
+            space: the map space.
+            shape: its operation.
+            rules: what is left of it.
+            real: the one that codes are of, where MACs are a level of their own; None: the same.
+        """
+        self._real = space if real is None else real
         self._rules, self._ranks = rules, rules.ranks()
         self._space, self._shape = space, shape
         levels, tensors = space.tables.capacity.size, shape.sliding.size
@@ -229,6 +240,8 @@ class Leaves:
         """
         tables, machine = self._space.tables, self._space.tables.machine
         keeps, found = assignment.keeps, 0
+        if handed_on(self._space, assignment.spatial[None]).any():
+            return EVERY_ORDER
         for level in np.flatnonzero(machine.router).tolist():
             spread = bool((assignment.spatial[level] > 1).any())
             for t in range(tables.sliding.size):
@@ -283,8 +296,8 @@ class Leaves:
         tables, ways = self._space.tables, [_Way({}, {})]
         for level in self._meshes:
             listed = self._arranged(level, assignment.spatial[level])
-            # Where routers round, deliveries of as many hops may cost apart.
-            most = None if tables.machine.router[level] > 0 else 1
+            # Where routers round, deliveries of as many hops may cost apart, and neighbours differ.
+            most = None if tables.machine.router[level] > 0 or has_links(self._space) else 1
             if level not in self._charged:
                 ways = [_Way(way.hops, way.places | {level: listed[:most]}) for way in ways]
                 continue
@@ -316,8 +329,8 @@ class Leaves:
 
     def _codes(self, assignment: Assignment, tiling: Tiling, way: _Way, sequences: Array) -> Codes:
         """Codes of orders `[B, K]`, each in the places of a way on the meshes."""
-        space, tables = self._space, self._space.tables
-        levels, n = tiling.tile.shape
+        space, tables = self._real, self._real.tables
+        levels, n = tables.capacity.size, tiling.tile.shape[1]
         code = np.zeros(space.cardinality.size, np.int32)
         factors = np.ones((n, tables.slot_level.size), np.int64)
         for level in range(levels):
@@ -332,8 +345,9 @@ class Leaves:
             code[d] = moves.find_row(tables, d, factors[d]) - tables.row_start[d]
         # Inside all others in any order that may be: it makes no difference.
         moving = tiling.trips > 1
-        ranked = np.argsort(self._ranks[-1], kind="stable")
-        inside = [*ranked[moving[-1][ranked]][::-1], *np.flatnonzero(~moving[-1])]
+        ranked = np.argsort(self._ranks[levels - 1], kind="stable")
+        last = moving[levels - 1]
+        inside = [*ranked[last[ranked]][::-1], *np.flatnonzero(~last)]
         code[tables.order_column[-1]] = moves.order_index(np.array(inside, np.int64))
         codes = np.repeat(code[None], len(sequences), axis=0)
         write_orders(sequences, moving, tables.order_column, codes, np.empty(n, np.int64))
@@ -341,7 +355,7 @@ class Leaves:
 
     def _banks(self, assignment: Assignment, tiling: Tiling, level: int) -> int:
         """The bank allocation that holds a level's tiles; spare banks go to the last tensor."""
-        tables = self._space.tables
+        tables = self._real.tables
         size = float(tables.bank_words[level])
         kept = assignment.keeps[level]
         banks = [
@@ -353,7 +367,7 @@ class Leaves:
 
     def _on_meshes(self, assignment: Assignment, way: _Way, codes: Codes) -> Codes:
         """Codes with axes and orders of spatial loops, in all places of a way."""
-        tables = self._space.tables
+        tables = self._real.tables
         for level, places in way.places.items():
             factors = assignment.spatial[level]
             columns = tables.spatial_axis_column[level], tables.spatial_order_column[level]

@@ -26,6 +26,9 @@ SLACK = 1e-12
 UNSEEN, RESTING, SLIDING, CLOSED = range(4)
 DEPTH = 160
 
+EVERY_ORDER = -1
+"""What says of a tiling's tensors that every order of the loops may cost something else."""
+
 
 @by_reference
 class Tiling(NamedTuple):
@@ -35,7 +38,8 @@ class Tiling(NamedTuple):
     temporal loops between; beyond `[L, n]` products of the trips of the levels outside; words
     `[L, T]`; weight `[L + 1, T]`; matters `[L, T]` 1 where the words that enter decide what a
     mapping costs; rank `[L, n]` loops of a lower one stand inside the others; rough the tensors, as
-    bits, of which fewer words can cost more, so that no way to enter their tiles is passed over.
+    bits, of which fewer words can cost more, so that no way to enter their tiles is passed over, or
+    EVERY_ORDER.
     """
 
     tile: Array
@@ -327,6 +331,8 @@ def _is_rough(
 ) -> bool:
     """Whether a pair is open of a tensor of which fewer words can cost more."""
     tensors = shape.sliding.size
+    if tiling.rough == EVERY_ORDER:
+        return True
     if tiling.rough:
         for pair in range(tensors, places.status.shape[1]):
             rough = (tiling.rough >> (pair % tensors)) & 1
@@ -374,7 +380,7 @@ def _settle(
     """Goes on to the loops that matter, placing those that do not; True where all stand."""
     n = shape.sizes.size
     while True:
-        matters = False
+        matters = tiling.rough == EVERY_ORDER
         for pair in range(places.status.shape[1]):
             matters = matters or _is_open(shape, tiling, places, row, pair)
         if not matters:

@@ -17,6 +17,7 @@ from costmodel.machines.bounds import floor
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.affine import LARGEST_COUNT, Workload
 from costmodel.tile_chains.lattice import count_cells
+from costmodel.tile_chains.links import has_links, windowed
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.shape import MOST_CELLS
 from costmodel.tile_chains.spatial import count_keeps
@@ -37,6 +38,8 @@ def why_not_any(space: MapSpace) -> str | None:
         return f"{name} bypasses what overflows; the exact search needs overflow: invalid."
     if not space.tables.machine.always_kept[0] and space.tables.machine.cumulative:
         return f"{name} is judged as timeloop-model does; the exact search looks at each fan-out."
+    if has_links(space) and windowed(space)[-1]:
+        return f"The output of {space.workload.name} has windows, not proven with link transfers."
     largest = _largest_energy(space)
     if largest >= MOST_ENERGY:
         return (

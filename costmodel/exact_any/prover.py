@@ -38,6 +38,7 @@ from costmodel.machines.accelerators import accelerator
 from costmodel.map_space.map_space import MapSpace
 from costmodel.problems.workload_families import cnn
 from costmodel.space import Codes
+from costmodel.tile_chains.links import with_operands
 from costmodel.tile_chains.rules import Decision, Rules
 from costmodel.tile_chains.spatial import keep_choices
 from costmodel.tile_chains.tables import ChainTables
@@ -159,7 +160,8 @@ class AnyProver(ScoredRun):
         self.space = space
         self.objective: Objective = objective
         self.keep = restriction(space.workload, space.accelerator, keep)
-        self._spaces = (space,) if space.orders is None else space.orders.spaces
+        self._reals = (space,) if space.orders is None else space.orders.spaces
+        self._spaces = tuple(map(with_operands, self._reals))
         self._without = without
         self._keeps = [Rules(one, without).keeps(keep_choices(one, keep)) for one in self._spaces]
         self.rounds = 1
@@ -227,7 +229,8 @@ class AnyProver(ScoredRun):
         self._orders: list[OneOrder] = []
         self._queue = AssignmentQueue()
         for number, space in enumerate(self._spaces):
-            self._orders.append(lay_out(number, space, self._without, each=self._top > 1))
+            real, several = self._reals[number], self._top > 1
+            self._orders.append(lay_out(number, space, self._without, each=several, real=real))
             yield
             one, limited = self._orders[-1], self._bounds.limited(space)
             listing = list_assignments(
@@ -541,7 +544,11 @@ class AnyProver(ScoredRun):
             dimension = self.space.workload.dimension_names[without.dimension]
             if self.space.describe(code).levels[without.level].spatial[dimension] > 1:
                 return False
-        return not self._is_narrow() or self._kept_by(code) in self._keeps[self._order_of(code)]
+        return not self._is_narrow() or self._could_keep(self._kept_by(code), self._order_of(code))
+
+    def _could_keep(self, kept: tuple[int, ...], order: int) -> bool:
+        """Whether tensors `[L]`, as bits, are kept so by a choice; the MACs' level aside."""
+        return any(kept == keeps[: len(kept)] for keeps in self._keeps[order])
 
     def _is_narrow(self) -> bool:
         return self.keep is not None or self._without is not None

@@ -91,6 +91,8 @@ def why_not_counted(workload: Workload, accelerator: Accelerator) -> str | None:
     further = accelerator.further_key is not None or len(levels) != 3
     if accelerator.constraints:
         return f"{accelerator.name} has constraints"
+    if accelerator.link_transfers:
+        return f"{accelerator.name} has link_transfers"
     if accelerator.factors == "imperfect":
         return f"{accelerator.name} has factors: imperfect"
     if further and any(len(axis.terms) > 1 for axis in workload.tensors[-1].axes):

@@ -22,6 +22,7 @@ from costmodel.arrays.tables import Array
 from costmodel.costs import STATUS_OK, TIE_BREAKERS, Costs, Objective
 from costmodel.loop_nest.added_cycles import adds_cycles
 from costmodel.loop_nest.cost_kernel import evaluate_mappings, make_costs, make_details
+from costmodel.loop_nest.link_transfers import make_links
 from costmodel.loop_nest.nest_record_models import NestLoops, NestProblem
 from costmodel.loop_nest.nest_tables import NestMapping, tables_of
 from costmodel.loop_nest.nest_writing import problem_record
@@ -120,6 +121,7 @@ class WholeSpace:
         starts = np.concatenate([[0], np.cumsum([len(found) for found in rows])])
         self.tables = tables_of(problem, machine, np.concatenate(rows), starts, orders)
         self._scratch = make_scratch(self.tables)
+        self._links = make_links(self.tables) if machine.link_transfers else None
         self._placed = {level: self._all_placed(loops) for level, loops in enumerate(rules.spatial)}
 
     @classmethod
@@ -237,7 +239,7 @@ class WholeSpace:
         costs = make_costs(len(codes))
         details = make_details(self.tables, 0)
         added = adds_cycles(self.tables)
-        evaluate_mappings(self.tables, self._scratch, codes, costs, details, None, added)
+        evaluate_mappings(self.tables, self._scratch, codes, costs, details, self._links, added)
         return Costs(*costs)
 
     def _groups(self) -> Iterator[tuple[tuple[Array, ...], Array]]:
@@ -275,8 +277,10 @@ class WholeSpace:
             n, here = orders.shape[1], int(active[2 * level + 1])
             key = heights & here
             wrong = (key & self.rules.wide[level]) | (here & ~key & self.rules.tall[level])
-            if self.tables.hop_energy[level] > 0 or self.tables.machine.router[level] > 0:
-                # Where hops cost something it matters in which order children are numbered.
+            hops = self.tables.hop_energy[level] > 0 or self.tables.machine.router[level] > 0
+            if hops or self._links is not None:
+                # Where hops cost something, or neighbours hand words on, it matters in which order
+                # children are numbered.
                 sequence = np.zeros(len(orders), dtype=np.int64)
                 for position in range(n):
                     d = orders[:, position]
@@ -299,7 +303,8 @@ class WholeSpace:
         for level, rules in enumerate(self.rules.temporal):
             here = int(active[2 * level])
             free = [d for d in rules.free if (here >> d) & 1]
-            if level == len(self.rules.temporal) - 1:
+            last = level == len(self.rules.temporal) - 1
+            if last and (self._links is None or self.machine.levels[-1].fanout == 1):
                 # Below the innermost level nothing is kept.
                 middles: list[tuple[int, ...]] = [tuple(free)]
             else:

@@ -35,7 +35,8 @@ class LoopNestModel:
         name: `loopnest`.
         version: changes whenever a figure could change.
         link_transfers: whether neighbours below a level hand words to each other, as Timeloop has
-            it unless told otherwise (`costmodel.loop_nest.link_transfers`).
+            it unless told otherwise (`costmodel.loop_nest.link_transfers`); None: as the machine
+            says.
         counting: of mappings with remainders, `timeloop` or `true`
             (`costmodel.loop_nest.true_counting`); None: as the machine says.
     """
@@ -47,7 +48,7 @@ class LoopNestModel:
     def __init__(
         self,
         *,
-        link_transfers: bool = False,
+        link_transfers: bool | None = None,
         counting: Literal["timeloop", "true"] | None = None,
     ) -> None:
         """Takes the switch of link transfers, and how remainders are counted."""
@@ -75,7 +76,10 @@ class LoopNestModel:
         space.check(codes)
         if space.orders is not None:
             return space.orders.evaluate(self.evaluate, codes, detail)
-        if self.link_transfers and space.tables.machine.both.any():
+        handed = self.link_transfers
+        if handed is None:
+            handed = space.accelerator.link_transfers
+        if handed and space.tables.machine.both.any():
             raise ConfigError("Dimensions along both axes are not counted with link transfers.")
         tables, costs = space.tables, cost_kernel.make_costs(len(codes))
         wanted = len(codes) if detail or space.remainders is not None else 0
@@ -88,14 +92,14 @@ class LoopNestModel:
         scratch = scratch_of(space.tables)
         codes = contiguous(codes)
         if space.remainders is not None:
-            if self.link_transfers:
+            if handed:
                 raise ConfigError("Imperfect factors are not counted with link transfers.")
             walk = walk_of(space.tables, space.remainders)
             tables = self._counted(tables)
             evaluate_imperfect(tables, space.remainders, scratch, walk, codes, costs, details, macs)
             truly = tables.truly > 0
         else:
-            links = make_links(space.tables) if self.link_transfers else None
+            links = make_links(space.tables) if handed else None
             cost_kernel.evaluate_mappings(
                 tables, scratch, codes, costs, details, links, adds_cycles(tables)
             )

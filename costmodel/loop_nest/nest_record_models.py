@@ -120,6 +120,7 @@ class NestArch(StrictModel):
     mac: NestMacs
     output_fills: Literal["elided", "charged"] = "elided"
     counting: Counting = "timeloop"
+    link_transfers: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
     def _check_levels(self) -> NestArch:

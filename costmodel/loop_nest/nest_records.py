@@ -82,14 +82,15 @@ def is_nest_record(record: object) -> bool:
 def score_nests(
     records: Mapping[int, Record],
     *,
-    link_transfers: bool = False,
+    link_transfers: bool | None = None,
     counting: Literal["timeloop", "true"] | None = None,
 ) -> dict[int, Record]:
     """Evaluates records, all those of one problem and architecture in one batch.
 
     Args:
         records: of the form that `is_nest_record` knows, by their index.
-        link_transfers: whether neighbours below a level hand words to each other.
+        link_transfers: whether neighbours below a level hand words to each other; None: as a
+            record's `arch` says.
         counting: of remainders, by Timeloop or every element by itself; None: as a record's `arch`
             says.
 
@@ -107,16 +108,16 @@ def score_nests(
             parts = [record.get("arch"), record.get("problem")]
             key = json.dumps(parts, sort_keys=True)
             if key not in machines:
-                machines[key] = _group(record, counting)
+                machines[key] = _group(record, counting, link_transfers)
             mapping = validate(HasNestMapping, part, "").mapping
             imperfect = is_imperfect(mapping)
             group = groups.setdefault(
                 (key, imperfect), machines[key]._replace(members=[], mappings=[])
             )
             check_nest(group.problem, group.arch, mapping)
-            if imperfect and link_transfers:
+            if imperfect and group.arch.link_transfers:
                 raise ConfigError("mapping: remainders are not counted with link transfers.")
-            if link_transfers and any(loops.across[2] for loops in mapping):
+            if group.arch.link_transfers and any(loops.across[2] for loops in mapping):
                 raise ConfigError(
                     "mapping: dimensions along both axes are not counted with link transfers."
                 )
@@ -129,20 +130,23 @@ def score_nests(
     return {
         index: result
         for group in groups.values()
-        for index, result in zip(group.members, _score_group(group, link_transfers), strict=True)
+        for index, result in zip(group.members, _score_group(group), strict=True)
     }
 
 
-def _group(record: Record, counting: Literal["timeloop", "true"] | None) -> _Group:
+def _group(
+    record: Record, counting: Literal["timeloop", "true"] | None, link_transfers: bool | None
+) -> _Group:
     problem = validate(HasNestProblem, {"problem": record.get("problem")}, "").problem
     arch = validate(HasNestArch, {"arch": record.get("arch")}, "").arch
-    if counting is not None:
-        arch = arch.model_copy(update={"counting": counting})
+    said = {"counting": counting, "link_transfers": link_transfers}
+    arch = arch.model_copy(update={key: value for key, value in said.items() if value is not None})
     machine = nest_accelerator(arch, of_bits=any(problem.bits_by_tensor))
     return _Group(problem, arch, machine, [], [])
 
 
-def _score_group(group: _Group, link_transfers: bool) -> list[Record]:
+def _score_group(group: _Group) -> list[Record]:
+    link_transfers = group.arch.link_transfers
     cells = len(group.machine.levels) * len(group.problem.tensors) * 4
     room = most_classes(group.machine.processing_elements)
     if link_transfers:

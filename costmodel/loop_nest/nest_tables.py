@@ -69,6 +69,7 @@ def nest_accelerator(arch: NestArch, *, of_bits: bool = False) -> Accelerator:
             "cycles_per_mac": arch.mac.cycles_per_mac,
             "output_fills": arch.output_fills,
             "counting": arch.counting,
+            "link_transfers": arch.link_transfers,
         }
     )
 

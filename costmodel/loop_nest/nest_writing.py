@@ -60,11 +60,13 @@ def arch_of(machine: Accelerator, workload: Workload | None = None) -> Record:
         mac["leakage_pj"] = machine.mac_leakage_pj
     if machine.cycles_per_mac != 1:
         mac["cycles_per_mac"] = machine.cycles_per_mac
-    arch = {"name": machine.name, "levels": levels, "mac": mac}
+    arch: Record = {"name": machine.name, "levels": levels, "mac": mac}
     if machine.output_fills != "elided":
         arch["output_fills"] = machine.output_fills
     if machine.counting != "timeloop":
         arch["counting"] = machine.counting
+    if machine.link_transfers:
+        arch["link_transfers"] = True
     return arch
 
 

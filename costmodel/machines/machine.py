@@ -38,7 +38,7 @@ MOST_UNITS = 2**62
 _WRITTEN_IF_SAID = (
     "cycles_per_mac", "output_fills", "factors", "counting", "orders", "constraints", "node_nm",
     "mac_component", "mac_leakage_pj", "mac_area_mm2", "sources", "packing", "axes",
-    "tiles",
+    "tiles", "link_transfers",
 )  # fmt: skip
 
 # Those that say which mappings count, and change no figure of one.
@@ -99,6 +99,8 @@ class Machine(StrictModel):
     """Whether factors multiply to a size, or loops may have a shorter last pass."""
     counting: Counting = "timeloop"
     """Of mappings with remainders: all children as the first, or every element its own work."""
+    link_transfers: Annotated[bool, Field(strict=True)] = False
+    """Whether children on a mesh hand words to their neighbours, as Timeloop counts them."""
 
     orders: Literal["searched", "file"] = "searched"
     """Whether buffers side by side may stand in every order, or in that of the file."""
@@ -150,6 +152,7 @@ class Machine(StrictModel):
                 "would go is not said."
             )
         problem = problem or self._array_problem() or self._transfer_problem()
+        problem = problem or self._link_problem()
         if problem:
             raise ValueError(problem)
         return self
@@ -194,6 +197,19 @@ class Machine(StrictModel):
                     return f"{where}: tiles are counted with perfect factors, not with remainders."
                 if level.shares is not None or self.has_tiles_apart(level):
                     return f"{where}: {level.name} shares its room; expected one with its own."
+        return None
+
+    def _link_problem(self) -> str | None:
+        """What is not counted with link transfers, in one line, or None."""
+        if not self.link_transfers:
+            return None
+        for position, level in enumerate(self.levels):
+            for key in ("array", "startup", "buffering", "beside", "shares"):
+                if getattr(level, key):
+                    return (
+                        f"levels[{position}].{key}: not counted with link transfers; leave it or "
+                        "link_transfers out."
+                    )
         return None
 
     @property

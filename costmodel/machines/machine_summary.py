@@ -267,6 +267,7 @@ def level_lines(machine: Machine, level: Level, count: int) -> Iterator[str]:
         width, height = level.width_height
         mesh = f" = {width} x {height}" if height > 1 else ""
         mesh += ", a dimension along both axes at once" if machine.takes_both_axes(level) else ""
+        mesh += ", words handed to neighbours" if machine.link_transfers else ""
         yield f"  serves {level.fanout:,}{mesh}{_spread(level.spatial, height > 1)}"
         network = _network(level)
         if network:

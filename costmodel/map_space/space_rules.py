@@ -48,4 +48,5 @@ def _rules(machine: Accelerator, restricted: bool) -> Iterator[str]:
     truly = machine.factors == "imperfect" and machine.counting == "true"
     counting = "every element counted by itself" if truly else "Timeloop's counting"
     fans = any(level.fanout > 1 for level in machine.levels)
-    yield counting + (" without link transfers" if fans else "")
+    links = "with" if machine.link_transfers else "without"
+    yield counting + (f" {links} link transfers" if fans else "")

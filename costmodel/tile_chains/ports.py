@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.links import handed_on, has_links, let_rest
 from costmodel.tile_chains.once import fill_floors, fill_port_weights, moving_of
 from costmodel.tile_chains.tiles import FloatArray
 from costmodel.tile_chains.weights import Weights
@@ -120,6 +121,13 @@ def port_weights(
         moving, said, bandwidth, np.array(keeps), found.groups, found.outer,
         weight, own,
     )  # fmt: skip
+    if has_links(space) and listed:
+        spatial = found.outer[:, 1:] // found.outer[:, :-1]
+        handed = handed_on(space, spatial)
+        for level in range(1, len(keeps)):
+            weight[:, :, level] *= ~handed[:, level - 1]
+        steps = int(space.tables.macs) // spatial.prod(axis=(1, 2))
+        own += let_rest(space, spatial, weight) * steps[:, None]
     for place, port in enumerate(listed):
         if port.turns:
             machine = space.tables.machine

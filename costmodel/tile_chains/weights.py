@@ -25,6 +25,7 @@ from costmodel.arrays.projections import (
 from costmodel.arrays.tables import Array
 from costmodel.loop_nest.networks import fill_least_hops
 from costmodel.map_space.map_space import MapSpace
+from costmodel.tile_chains.links import Flags, handed_on, has_links, let_rest
 from costmodel.tile_chains.once import (
     Filled,
     distinct,
@@ -106,6 +107,7 @@ def weights(
     if extents is not None:
         for level, t in zip(*np.nonzero(tables.grouping == GROUPS_PER_AXIS), strict=True):
             counts[:, level, t] = groups(space, level, t, spatial[:, level], extents[:, level + 1])
+    handed = handed_on(space, spatial)
     delivered = np.zeros((batch, levels, tensors))
     for level in np.flatnonzero(machine.network).tolist():
         for t in range(tensors):
@@ -114,12 +116,33 @@ def weights(
                 known = None if hops is None or level not in hops else hops[level][:, t]
                 below = spatial[:, level], fewest[:, level, t]
                 delivered[:, level, t] = _delivery(space, level, t, *below, known)
+    if handed.any():
+        counts[handed], delivered[handed] = 0, 0.0
     found = Filled(
         np.zeros((batch, levels + 1, tensors)), np.empty(batch), np.empty(batch),
         np.zeros((batch, tensors)), np.empty(batch, np.int64), np.empty(levels + 1, np.int64),
     )  # fmt: skip
     fill_weights(moving_of(space), np.array(keeps), counts, delivered, outer, found)
+    _hand_on(space, keeps, spatial, handed, found)
     return Weights(*found[:-1], outer, counts)
+
+
+def _hand_on(
+    space: MapSpace, keeps: tuple[int, ...], spatial: Array, handed: Flags, found: Filled
+) -> None:
+    """Leaves out of weights what neighbours may hand on, and lets words rest at the MACs."""
+    if not has_links(space):
+        return
+    # Fills are shared out among all instances, so that they may be fewer as well.
+    for level in range(1, len(keeps)):
+        kept = (keeps[level] >> np.arange(handed.shape[2])) & 1 > 0
+        above = handed[:, level - 1] & kept
+        for t in np.flatnonzero(above.any(axis=0)).tolist():
+            found.weight[above[:, t], level, t] = 0.0
+    moved = let_rest(space, spatial, found.weight)
+    moved *= (int(space.tables.macs) // spatial.prod(axis=(1, 2)))[:, None]
+    found.own[:] += moved
+    found.fixed[:] += moved.sum(axis=1)
 
 
 def placed_weights(space: MapSpace, keeps: tuple[int, ...], spatial: Array) -> Weights:

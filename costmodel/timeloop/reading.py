@@ -103,9 +103,28 @@ class TimeloopInput(NamedTuple):
             raise ConfigError(f"{place}{str(error)[found.end() :]}") from error
 
 
+def _has_links(record: Record, *, asked: bool) -> bool:
+    """Whether a machine has children that could hand words on, and the mapping no remainders."""
+    arch = record["arch"]
+    fans = any(entry["instances"] > 1 for entry in (*arch["levels"], arch["mac"]))
+    return fans and (asked or not any(_has_remainders(one) for one in record.get("mapping", ())))
+
+
+def _has_remainders(level: Record) -> bool:
+    """Whether a level's loops, such as `[dimension, trips, of the last pass]`, are cut short."""
+    return any(
+        isinstance(loop[-1], int) and loop[-1] != loop[1]
+        for key in ("temporal", "spatial")
+        for loop in level.get(key, ())
+    )
+
+
 @checked
 def from_timeloop(
-    files: str | Path | Sequence[str | Path], *, lenient: bool = False
+    files: str | Path | Sequence[str | Path],
+    *,
+    lenient: bool = False,
+    link_transfers: bool | None = None,
 ) -> TimeloopInput:
     """Reads input files of Timeloop's, in any order.
 
@@ -114,6 +133,8 @@ def from_timeloop(
             architecture, a problem, and perhaps a mapping, constraints, an energy table (ERT) and
             more.
         lenient: whether to leave out what is not modelled, instead of refusing it.
+        link_transfers: whether neighbours on a mesh hand words to each other; None: as Timeloop
+            counts them, but for a mapping with remainders, where they are not counted.
 
     Raises:
         ConfigError: one line: the file, the key's path, what was expected and what came.
@@ -141,6 +162,8 @@ def from_timeloop(
     record = {"problem": problem, "arch_name": arch["name"], "arch": arch}
     if "mapping" in documents.parts and documents.parts["mapping"].value:
         record["mapping"] = read_mapping(documents.parts["mapping"], problem, arch, idle)
+    if link_transfers is not False and _has_links(record, asked=bool(link_transfers)):
+        record["arch"] = {**arch, "link_transfers": True}
     (rules, places), (wishes, more) = (
         read_entries(documents.parts.get(name), problem, arch, left_out)
         for name in ("architecture_constraints", "mapspace")

@@ -65,6 +65,7 @@ class SearchOptions(LayerOptions, total=False):
     counting: Literal["timeloop", "true"] | None
     axes: Literal["one", "both"] | None
     tiles: Literal["together", "apart"] | None
+    link_transfers: bool | None
 
 
 def one_by_one(options: type) -> Callable[[Function], Function]:

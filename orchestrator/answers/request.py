@@ -53,6 +53,8 @@ class Request:
             of what the accelerator says, but for levels that say it themselves.
         tiles: whether tensors of a level are stored at loops of their own, `together` or `apart`,
             likewise.
+        link_transfers: whether neighbours on a mesh hand words to each other, in place of what the
+            accelerator says.
         continued: the certificate of an unfinished proof of this problem, which goes on; None: a
             search begins anew.
         bits: of a value, by tensor or role, in place of what the workload says; None: nothing.
@@ -88,6 +90,7 @@ class Request:
     counting: Literal["timeloop", "true"] | None = None
     axes: Literal["one", "both"] | None = None
     tiles: Literal["together", "apart"] | None = None
+    link_transfers: bool | None = None
     continued: Certificate | None = None
     bits: Mapping[str, int] | None = None
     constraints: Sequence[Mapping[str, Any]] = ()
@@ -247,7 +250,8 @@ class Request:
         return self.as_asked(found)
 
     def as_asked(self, machine: Accelerator) -> Accelerator:
-        """A machine with what the request says of factors, counting, axes and tiles."""
-        said = {key: getattr(self, key) for key in ("factors", "counting", "axes", "tiles")}
+        """A machine with what the request says of factors, counting, axes, tiles and links."""
+        keys = ("factors", "counting", "axes", "tiles", "link_transfers")
+        said = {key: getattr(self, key) for key in keys}
         changed = {key: value for key, value in said.items() if value is not None}
         return machine.model_copy(update=changed) if changed else machine

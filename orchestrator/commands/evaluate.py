@@ -12,6 +12,7 @@ from mapspace.storage import place
 from orchestrator.commands.options import (
     COUNTING,
     LENIENT,
+    LINKS,
     PLACE,
     TIMELOOP,
     OnceEach,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 )
 @click.argument("records", nargs=-1, required=True)
 @click.option("--output", type=PLACE, help="Else standard output.")
-@click.option("--link-transfers", is_flag=True, help="Neighbours hand words to each other.")
+@LINKS
 @COUNTING
 @TIMELOOP
 @LENIENT
@@ -69,7 +70,7 @@ def evaluate(
 
     MAESTRO's mapping file (.m) needs --hardware; --lenient leaves out what is not modelled. With
     --timeloop any number of files, in any order, say architecture, problem, mapping and
-    perhaps energies (ERT); link transfers are off unless asked for.
+    perhaps energies (ERT).
     """
     from orchestrator.records.evaluate_records import evaluate_file
 

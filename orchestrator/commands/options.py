@@ -71,6 +71,13 @@ TILES = click.option(
 )
 
 
+LINKS = click.option(
+    "--link-transfers/--no-link-transfers",
+    default=None,
+    help="Neighbours hand words to each other, or not; else as the machine says, as in Timeloop.",
+)
+
+
 BITS = click.option(
     "--bits",
     metavar="TENSOR=BITS,...",

@@ -16,6 +16,7 @@ from orchestrator.commands.options import (
     COUNTING,
     HTML,
     LENIENT,
+    LINKS,
     PLACE,
     TILES,
     TIMELOOP,
@@ -192,6 +193,7 @@ class _Asked:
     help="Whether loops may have a shorter last pass; else as the machine says.",
 )
 @AXES
+@LINKS
 @TILES
 @click.option(
     "--continue",
@@ -492,7 +494,16 @@ def _continued(request: Request, file: Place) -> Request:
         check_same(certificate, request)
     else:
         context = click.get_current_context()
-        for name in ("accelerator", "objective", "keep", "factors", "axes", "tiles"):
+        for name in (
+            "accelerator",
+            "objective",
+            "keep",
+            "factors",
+            "axes",
+            "tiles",
+            "link_transfers",
+        ):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-                raise ConfigError(f"--{name}: the certificate says it; give WORKLOAD to compare.")
+                said = name.replace("_", "-")
+                raise ConfigError(f"--{said}: the certificate says it; give WORKLOAD to compare.")
     return problem_of(certificate, request)

@@ -52,6 +52,17 @@ def _explained(request: Request, answer: Answer) -> Answer:
     return replace(answer, result=with_explanation(request, answer.result, sys.stderr))
 
 
+def _links(request: Request) -> bool | None:
+    """Whether Timeloop's link transfers are counted; None: as Timeloop counts them."""
+    said = request.link_transfers
+    rules = {"factors": "imperfect", "axes": "both", "tiles": "apart"}
+    asked = [f"--{key} {value}" for key, value in rules.items() if getattr(request, key) == value]
+    if said is None and asked:
+        print(f"left out: link transfers, not counted with {asked[0]}", file=sys.stderr)
+        return False
+    return said
+
+
 def search_timeloop(
     request: Request, files: Sequence[str], lenient: bool, output: Place | None, as_json: bool
 ) -> None:
@@ -63,7 +74,7 @@ def search_timeloop(
     for name, given in (("pad", request.pad), ("keep", request.keep)):
         if given:
             raise ConfigError(f"--{name}: Timeloop's files say it themselves.")
-    read = read_files(files, lenient=lenient)
+    read = read_files(files, lenient=lenient, link_transfers=_links(request))
     context = click.get_current_context()
     if context.get_parameter_source("objective") is click.core.ParameterSource.DEFAULT:
         request = replace(request, objective=timeloop_problem.objective_of(read))

@@ -111,14 +111,14 @@ def scorer(
         store: where results of models that measure are read and kept; None: nowhere.
         options: of the model: `link_transfers`, whether neighbours below a level hand words to each
             other; `counting` of remainders, `timeloop` or `true`; `simulator`, the file that says
-            how a simulator is called. False and None ask for nothing.
+            how a simulator is called. None asks for nothing.
 
     Raises:
         ConfigError: an unknown model, or one without such an option; later, a record that cannot
             be read, by its index.
     """
     entry = record_scorer(model_name)
-    asked = {key: value for key, value in options.items() if value}
+    asked = {key: value for key, value in options.items() if value is not None}
     for name in asked.keys() - set(entry.options):
         what = name.replace("_", " ")
         has = next((other for other, options in _options().items() if name in options), "none")

@@ -18,13 +18,20 @@ from orchestrator.report.text_table import table_lines
 _COUNTS = ("tile", "instances", "reads", "fills", "updates")
 
 
-def read_files(files: Sequence[str | Path], *, lenient: bool = False) -> TimeloopInput:
+def read_files(
+    files: Sequence[str | Path], *, lenient: bool = False, link_transfers: bool | None = None
+) -> TimeloopInput:
     """Reads input files of Timeloop's, and says on standard error what of them has no effect.
+
+    Args:
+        files: the files.
+        lenient: whether what is not modelled is left out.
+        link_transfers: as in `from_timeloop`.
 
     Raises:
         ConfigError: a file that cannot be read, or says what is not modelled.
     """
-    read = from_timeloop(files, lenient=lenient)
+    read = from_timeloop(files, lenient=lenient, link_transfers=link_transfers)
     budgets = [key for key in read.mapper if key.replace("_", "-") in BUDGETS]
     if budgets:
         print(f"says how Timeloop searches: mapper.{', '.join(budgets)}", file=sys.stderr)
@@ -47,15 +54,15 @@ def _said_once(places: Sequence[str]) -> list[str]:
 
 
 def evaluate_files(
-    files: Sequence[str | Path], *, lenient: bool = False, link_transfers: bool = False
+    files: Sequence[str | Path], *, lenient: bool = False, link_transfers: bool | None = None
 ) -> dict[str, Any]:
     """What the mapping in Timeloop's files costs, in the keys of a record's `result`.
 
     Raises:
         ConfigError: files that cannot be read, or a mapping that Timeloop rejects, and why.
     """
-    record = read_files(files, lenient=lenient).mapped()
-    (scored,) = score([record], LoopNestModel(link_transfers=link_transfers))
+    record = read_files(files, lenient=lenient, link_transfers=link_transfers).mapped()
+    (scored,) = score([record], LoopNestModel())
     result: dict[str, Any] = scored["result"]
     if result.get("valid") is False:
         why = f"mapping: {result['why'].removesuffix('.')}"

@@ -29,6 +29,7 @@ from costmodel.loop_nest.cost_kernel import (
     make_costs,
     make_details,
 )
+from costmodel.loop_nest.link_transfers import Links, make_links
 from costmodel.loop_nest.model import LoopNestModel
 from costmodel.loop_nest.remainder_kernel import evaluate_imperfect
 from costmodel.map_space.map_space import MapSpace
@@ -67,6 +68,7 @@ class CompiledCosts(NamedTuple):
     details: DetailArrays
     imperfect: ImperfectCosts | None = None
     added: bool | None = None
+    links: Links | None = None
 
 
 def compiled_costs(model: CostModel, space: Space, objective: Objective) -> CompiledCosts | None:
@@ -74,7 +76,7 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
     # No subclass: what it changes compiled code would not see.
     if type(model) is not LoopNestModel or not isinstance(space, MapSpace):
         return None
-    if model.link_transfers or model.counting is not None:
+    if model.link_transfers is not None or model.counting is not None:
         return None
     return CompiledCosts(
         space.tables,
@@ -84,6 +86,7 @@ def compiled_costs(model: CostModel, space: Space, objective: Objective) -> Comp
         details=make_details(space.tables, 0),
         imperfect=imperfect_costs(space),
         added=adds_cycles(space.tables),
+        links=make_links(space.tables) if space.accelerator.link_transfers else None,
     )
 
 
@@ -101,12 +104,13 @@ def _evaluate(
     costs: CompiledCosts,
     imperfect: ImperfectCosts | None,
     added: bool | None,
+    links: Links | None,
     codes: npt.NDArray[np.int32],
 ) -> None:
     """Costs of codes `[1, D]`; the model that is not asked for is not even compiled."""
     if imperfect is None:
         evaluate_mappings(
-            costs.tables, costs.scratch, codes, costs.costs, costs.details, None, added
+            costs.tables, costs.scratch, codes, costs.costs, costs.details, links, added
         )
     else:
         for d in range(costs.tables.sizes.size):
@@ -131,7 +135,7 @@ def score(
         scores: `[2]`, overwritten: the loss, and what decides between equal losses
             (`costmodel.costs.TIE_BREAKERS`); both inf where infeasible.
     """
-    _evaluate(costs, costs.imperfect, costs.added, codes)
+    _evaluate(costs, costs.imperfect, costs.added, costs.links, codes)
     loss: float = costs.costs.energy[0] ** costs.energy_power
     for _ in range(costs.latency_power):
         loss *= costs.costs.latency[0]

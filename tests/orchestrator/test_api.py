@@ -220,7 +220,7 @@ def test_options_are_shown_one_by_one_and_checked() -> None:
     shown = inspect.signature(ms.search).parameters
     assert shown["objective"].default == "edp"
     assert shown["top"].default == 1
-    assert len(shown) == 26
+    assert len(shown) == 27
     assert "searcher" not in inspect.signature(ms.prove).parameters
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'sedd'; did you mean seed\?"):
         ms.search("gemm-512", sedd=1)  # type: ignore[call-arg]

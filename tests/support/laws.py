@@ -139,7 +139,8 @@ def written_out(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
         if key not in NOT_DRAWN and not field.is_required() and field.default not in (None, ())
     }
     for level in machine["levels"]:
-        if level is not machine["levels"][0] and not {"shares", "tiles"} & level.keys():
+        alone = not {"shares", "tiles"} & level.keys() and "link_transfers" not in machine
+        if level is not machine["levels"][0] and alone:
             level.setdefault("startup", 0)
             level.setdefault("buffering", "double")
         for key, none in nothing.items():
@@ -150,7 +151,7 @@ def written_out(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
 @_machine
 def passes_of_no_cycles(rng: np.random.Generator, machine: Data, _: Problem) -> bool:
     fanning = [level for level in machine["levels"] if level.get("fanout", 1) > 1]
-    if not fanning or any("array" in level for level in machine["levels"]):
+    if not fanning or {"array", "link_transfers"} & said_keys(machine):
         return False
     inside = machine["levels"][machine["levels"].index(fanning[0]) + 1 :]
     if not inside or any({"bypass", "keep"} & level.keys() for level in inside):
@@ -323,6 +324,10 @@ def add_keys(rng: np.random.Generator, machine: Data) -> None:
             "fill": "rows + columns - 2",
             "drain": int(rng.integers(0, 2)),
         }
+    uncounted = {"array", "beside", "tiles", "startup", "buffering"} & set(said_keys(machine))
+    if machine.get("axes") != "both" and not uncounted and rng.random() < 0.3:
+        machine["link_transfers"] = True
+        return
     if "shares" not in said_keys(machine) and "tiles" not in said_keys(machine):
         for level in levels[1:]:
             if rng.random() < 0.15:

@@ -10,6 +10,7 @@ from small_problems import every_mapping, random_parts
 from costmodel import Codes, LoopNestModel, MapSpace, Workload, accelerator, workload
 from costmodel.costs import OBJECTIVES, STATUS_OK, TIE_BREAKERS, Objective
 from costmodel.exact_any.front import FrontProver, prove_front
+from costmodel.exact_any.problem import why_not_any
 from costmodel.exact_any.prover import AnyProver
 from costmodel.problems.bits import with_bits
 from costmodel.tile_chains.spatial import keep_choices
@@ -96,6 +97,7 @@ def random_hierarchy(
     *,
     networks: bool = False,
     bits: bool = False,
+    links: bool = False,
 ) -> tuple[MapSpace, Codes, Objective]:
     """A map space of at most so many mappings, the feasible ones, and an objective.
 
@@ -104,6 +106,8 @@ def random_hierarchy(
         most: mappings that it may have.
         networks: there are fan-outs, and to cross them costs energy.
         bits: tensors have values of so many bits.
+        links: there are fan-outs, one below the innermost level in half of them, and neighbours
+            hand words to each other.
     """
     while True:
         work, _ = random_parts(rng)
@@ -112,10 +116,14 @@ def random_hierarchy(
             machine = random_machine(rng)
             if networks:
                 _charge_networks(rng, machine["levels"])
+            if links:
+                _hand_on(rng, machine)
             if bits:
                 operation = _draw_bits(rng, operation, machine)
             space = MapSpace(operation, accelerator(machine))
         except ConfigError:
+            continue
+        if why_not_any(space) is not None:
             continue
         codes = every_mapping(space, most)
         if codes is not None and len(codes):
@@ -172,6 +180,15 @@ def _charge_networks(rng: np.random.Generator, levels: list[dict[str, Any]]) -> 
         for key in ("hop_energy_pj", "router_pj", "ingress_pj"):
             if key == "hop_energy_pj" or not only_hops:
                 level[key] = float(rng.choice([0.5, 3.0, 50.0]))
+
+
+def _hand_on(rng: np.random.Generator, machine: dict[str, Any]) -> None:
+    levels = machine["levels"]
+    machine["link_transfers"] = True
+    if rng.random() < 0.5:
+        _fan_out(rng, levels[-1])
+    if not any("fanout" in level for level in levels):
+        _fan_out(rng, levels[int(rng.integers(len(levels)))])
 
 
 def smaller(rng: np.random.Generator, work: dict[str, Any]) -> dict[str, Any]:

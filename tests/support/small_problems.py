@@ -146,7 +146,10 @@ def every_mapping(space: MapSpace, most: int) -> Codes | None:
     codes = np.zeros((len(grid), space.cardinality.size), np.int32)
     codes[:, others] = grid
     codes = codes[space.feasible(codes)]
-    for level in range(len(orders) - 1):
+    # Inside the innermost tile no loop makes a difference, unless MACs hand words to each other.
+    machine = space.accelerator
+    handed = machine.link_transfers and machine.levels[-1].fanout > 1
+    for level in range(len(orders) - (not handed)):
         codes = _with_orders(space, codes, level, most)
         if codes is None:
             return None
