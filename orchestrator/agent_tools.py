@@ -8,12 +8,14 @@ and write none.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, ValidationError
 
@@ -22,6 +24,8 @@ from mapspace.errors import ArgumentError, ConfigError, MapspaceError
 from mapspace.near_names import meant
 from mapspace.strict_yaml import shown, validate
 from mapspace.version import __version__
+from orchestrator.answers import options
+from orchestrator.answers.options import SearchOptions, one_by_one
 from orchestrator.schemas.explained import DiffAnswer, ExplainAnswer, WhyNotAnswer, WidenAnswer
 from orchestrator.schemas.json_text import finite
 from orchestrator.schemas.proofs import ParetoAnswer, VerifyAnswer
@@ -42,7 +46,9 @@ Machine = Annotated[
     str | Json, Field(description="A preset's name such as eyeriss, or a machine as an object.")
 ]
 Record = Annotated[Json, Field(description="A mapping record; `search` returns one.")]
-Seconds = Annotated[float, Field(gt=0, le=600, description="The most that it may take, s.")]
+LONGEST = 600.0
+"""The most that a call may take, s."""
+Seconds = Annotated[float, Field(gt=0, le=LONGEST, description="The most that it may take, s.")]
 
 _INSTRUCTIONS = """Finds and proves the best mappings of tensor operations (CNN layers, matrix
 products, attention, MTTKRP) on spatial accelerators. Energies are pJ, latencies cycles, EDP pJ x
@@ -59,23 +65,27 @@ def list_presets(
     return tables(kind)
 
 
+# Of a machine or its folders; an agent says how long, not how many at a time.
+_NOT_OFFERED = ("seconds", "store", "surrogate", "threads", "workers")
+
+
+@one_by_one(SearchOptions, _NOT_OFFERED)
 def search(
     workload: Source,
     accelerator: Machine = "mm256",
-    objective: Objective = "edp",
-    searcher: str | None = None,
-    preset: str | None = None,
-    parameters: Json | None = None,
-    seconds: Seconds = 60.0,
-    constraints: Sequence[Json] = (),
+    seconds: Seconds | None = None,
+    **others: Any,
 ) -> SearchAnswer:
-    """Finds a mapping, the proven best one where a proof is possible, with its certificate."""
+    """Finds a mapping, the proven best one where a proof is possible, with its certificate.
+
+    With no budget a proof takes 60 seconds at most, another search 2; `iterations` and `seed` make
+    a search repeatable.
+    """
     from orchestrator.api import search as run
 
-    result = run(
-        _content(workload), _content(accelerator), objective=objective, searcher=searcher,
-        preset=preset, parameters=parameters, seconds=seconds, constraints=tuple(constraints),
-    )  # fmt: skip
+    if seconds is None and others.get("iterations") is not None:
+        seconds = LONGEST
+    result = run(_content(workload), _content(accelerator), seconds=seconds, **others)
     proven = result.certificate
     answer = result.to_dict()
     answer["nest"] = str(result.mapping)
@@ -261,10 +271,20 @@ def _tool(name: str, function: Callable[..., Any]) -> Tool:
 
     # As for any dictionary: the schema below is what says more.
     told.__annotations__ = {**function.__annotations__, "return": "Json"}
+    told.__signature__ = _evaluated(function)  # type: ignore[attr-defined]
     made = Strict.from_function(told, description=function.__doc__)
     made.parameters["additionalProperties"] = False
     made.fn_metadata.output_schema = schema(name)
     return made
+
+
+def _evaluated(function: Callable[..., Any]) -> inspect.Signature:
+    """A tool's signature, with types in place of their names."""
+    plain = inspect.signature(function).parameters
+    named = SimpleNamespace(__annotations__={name: one.annotation for name, one in plain.items()})
+    types = get_type_hints(named, {**vars(options), **globals()}, include_extras=True)
+    given = [one.replace(annotation=types[name]) for name, one in plain.items()]
+    return inspect.Signature(given, return_annotation=Json)
 
 
 def _content(source: str | Json) -> str | Json:

@@ -68,11 +68,15 @@ class SearchOptions(LayerOptions, total=False):
     link_transfers: bool | None
 
 
-def one_by_one(options: type) -> Callable[[Function], Function]:
+def one_by_one(options: type, without: Sequence[str] = ()) -> Callable[[Function], Function]:
     """Gives a function's signature its options one by one, with their defaults.
 
-    `help` and notebooks show them; one that is misspelt, or of another type, is refused by its
-    name.
+    `help`, notebooks and agents are shown them; one that is misspelt, or of another type, is
+    refused by its name.
+
+    Args:
+        options: the typed dictionary that the function takes by name.
+        without: those of them that it does not take.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(Request)}
 
@@ -83,6 +87,7 @@ def one_by_one(options: type) -> Callable[[Function], Function]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name],
                               annotation=getattr(annotation, "__forward_arg__", annotation))
             for name, annotation in inspect.get_annotations(options).items()
+            if name not in without
         ]  # fmt: skip
         function.__signature__ = plain.replace(parameters=given)  # type: ignore[attr-defined]
         return checked(function, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -60,7 +61,11 @@ def test_every_tool_is_listed_with_its_types() -> None:
         assert tools[tool.__name__].output_schema == schema(name)
     search = tools["search"].input_schema["properties"]
     assert search["objective"]["enum"] == ["edp", "energy", "latency", "ed2p"]
-    assert search["seconds"]["maximum"] == 600
+    assert search["seconds"]["anyOf"][0]["maximum"] == 600
+    # Those of Python's `search`, but for what is of the server's machine.
+    assert {*search} | {"progress", "store", "surrogate", "threads", "workers"} == {
+        *inspect.signature(ms.search).parameters, "progress",
+    }  # fmt: skip
     assert tools["search"].input_schema["required"] == ["workload"]
 
 
@@ -70,6 +75,12 @@ def test_the_tools_say_what_the_functions_say() -> None:
     assert found["proven"]
     assert found["edp"] == wanted.costs.edp
     assert found["nest"] == str(wanted.mapping)
+    options = {"searcher": "annealing", "iterations": 300, "seed": 3, "factors": "imperfect"}
+    assert call("search", workload=SMALL, **options)["edp"] == ms.search(SMALL, **options).costs.edp
+    best = call("search", workload=SMALL, top=3)
+    assert [one["edp"] for one in best["top"]] == [
+        one.costs.edp for one in ms.search(SMALL, top=3).top
+    ]
     verified = call("verify", certificate=found["certificate"])
     assert verified["holds"]
     assert verified["findings"] == list(ms.verify(wanted).findings)
@@ -102,7 +113,9 @@ def test_earlier_answers_are_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
         ("search", {"workload": "/etc/passwd"}, "tools read no files"),
         ("search", {"workload": "my.yaml"}, "tools read no files"),
         ("search", {"workload": SMALL, "seconds": 1e9}, "600"),
-        ("search", {"workload": SMALL, "keep": {"L9": "A"}}, "keep: unknown. Known: workload, "),
+        ("search", {"workload": SMALL, "stores": "a"}, "stores: unknown"),
+        ("search", {"workload": SMALL, "keep": {"L9": "A"}}, "L9"),
+        ("search", {"workload": SMALL, "top": 0}, "top"),
         ("search", {"workload": SMALL, "secnds": 1}, "secnds: unknown; did you mean seconds?"),
         ("search", {"workload": SMALL, "objective": "edpp"}, "got 'edpp'; did you mean edp?"),
         ("search", {"workload": 5}, "workload"),

@@ -12,15 +12,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
-import small_hierarchies
 import test_jointly
 import test_layer_lines
 import test_limited
 from mutations import broken
 from paths import ROOT
-from small_problems import every_mapping
-
-from costmodel import MapSpace, accelerator, workload
 
 
 class Break(NamedTuple):
@@ -39,7 +35,6 @@ class Break(NamedTuple):
 
 
 LINES = "orchestrator/networks/layer_lines.py"
-ENDS = "costmodel/exact_any/front.py"
 
 
 def between_weights() -> None:
@@ -59,20 +54,6 @@ def limits() -> None:
 def fused_plans() -> None:
     for seed in range(8):
         test_layer_lines.test_no_plan_is_below_its_bound(seed)
-
-
-def fronts() -> None:
-    """Three levels, where the ends are proven first: between them lies what random draws miss."""
-    levels = [
-        {"name": "DRAM", "energy_pj": 20, "read_bandwidth": 1},
-        {"name": "L2", "energy_pj": 6, "capacity_words": 24, "fanout": 4, "read_bandwidth": 0.3},
-        {"name": "L1", "energy_pj": 1, "capacity_words": 4},
-    ]
-    machine = accelerator({"name": "three", "mac_energy_pj": 1, "levels": levels})
-    space = MapSpace(workload("gemm:M=6,N=4,K=4"), machine)
-    codes = every_mapping(space, 60_000)
-    assert codes is not None, "it has 592 mappings"
-    small_hierarchies.check_front_of(space, codes)
 
 
 BREAKS = {
@@ -124,10 +105,6 @@ BREAKS = {
         "plan.times * self._once(side, plan.factors, roles)",
         "2 * plan.times * self._once(side, plan.factors, roles)",
         (test_layer_lines, "CascadeLines"), fused_plans,
-    ),
-    "a front whose ends are known is one point": Break(
-        ENDS, "_is_one_point", "len(prover.points()) == 1", "True",
-        (small_hierarchies, "prove_front"), fronts,
     ),
 }  # fmt: skip
 
