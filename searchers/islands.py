@@ -44,6 +44,13 @@ class IslandsOptions(Options):
     every: Count = 500
     """Queries of an island between two exchanges."""
 
+    def resolved(self) -> dict[str, Any]:
+        """Likewise, with all hyperparameters of the searcher on every island."""
+        from searchers import searcher_class
+
+        own = searcher_class(self.of).OPTIONS.read(self.of, *on_island(self)).resolved()
+        return {**super().resolved(), "parameters": own}
+
 
 class Island:
     """One search and its leg; to a searcher that runs here it is all the budget there is.

@@ -416,4 +416,7 @@ def _shown(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        inner = ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
+        return f"({inner})" if inner else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

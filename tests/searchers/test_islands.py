@@ -10,7 +10,7 @@ import pytest
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
 from mapspace.errors import ConfigError, ContractError
 from mapspace.testing.toy_space import ToyModel, ToySpace, toy_losses
-from searchers import Evaluator, Searcher, make
+from searchers import Evaluator, Searcher, make, resolved
 from searchers.islands import Islands, seeds_of
 
 SPACE = ToySpace()
@@ -139,6 +139,13 @@ def test_asking_and_running_visit_the_same() -> None:
 def test_what_cannot_be_on_islands_is_refused(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         islands(**parameters)
+
+
+def test_a_search_says_all_hyperparameters_of_its_islands() -> None:
+    told = {"of": "genetic", "parameters": {"preset": "paper", "elite": 3}}
+    said = resolved("islands", None, told)
+    assert said["parameters"] == resolved("genetic", "paper", {"elite": 3})
+    assert resolved("islands", None, {})["parameters"] == resolved("genetic", None, {})
 
 
 def test_searchers_without_use_for_others_say_so() -> None:
