@@ -91,6 +91,8 @@ class ScreenedOptions(Options):
     """Children at most that are chosen by the gradient of one mapping while there are others."""
     crossover: Share = 0.5
     """Probability that a child has two parents; each attribute then comes from either."""
+    immigrants: Share = 0.5
+    """Share of the children that have a mapping drawn anew for a parent."""
     guide: Literal["gradient", "value", "nothing"] = "gradient"
     """What ranks children: first-order estimates, the nearest mapping's value alone, or nothing:
     what the gradient is worth."""
@@ -251,6 +253,9 @@ class ScreenedDescent(Searcher):
             for _ in range(2)
         )
         crossed = self.rng.random((m, 1)) < self.options.crossover
+        # Of few tilings that fill an array most are far from what was visited: no move leads there.
+        drawn = self.space.sample(self.rng, int(m * self.options.immigrants), feasible=False)
+        father[: len(drawn)], crossed[: len(drawn)] = drawn, True
         children = np.where(crossed & (self.rng.random(mother.shape) < 0.5), father, mother)
         moves = self.rng.integers(np.where(crossed[:, 0], 0, 1), MOVES + 1)
         for step in range(MOVES):
