@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from mapspace.errors import DataError
 from mapspace.storage import Place, make_folder, write_atomically
 from orchestrator.benchmark.config import Benchmark
 from orchestrator.comparison.results import Results, Run
-from orchestrator.comparison.results_files import load, save
+from orchestrator.comparison.results_files import SUMMARY_FILE, load, save
 from orchestrator.comparison.tables import seeds_text
 from orchestrator.runs.experiments import find_experiment, load_experiment
 from orchestrator.runs.tables_file import TABLES_FILE, made_by
@@ -26,11 +27,18 @@ AFTER = (25, 50, 100, 200, 500, 1000, 2000, 5000)
 """After how many queries pages show the best so far."""
 # Figures over the latency of a query begin with the first.
 _KEPT = (1, 2, 5, 10, *AFTER)
+# In a provenance: what computed the methods that were searched again, by label.
+AGAIN = "searched_again"
+# Of a provenance: what two runs of one experiment have in common.
+_ASKED = ("model", "model_version", "accelerator", "workloads", "surrogates", "weights")
 _UNSAID = ("kind", "name", "description", "proof_seconds", "searchers")
 
 
 def keep(run: Place, folder: Place) -> None:
     """Writes what pages need of a run.
+
+    Where results of the same experiment lie already, the run's methods take the place of theirs,
+    and those that it does not have stay: a method that changed is searched again by itself.
 
     Args:
         run: the run folder: of a benchmark, of which `summary.json` and `curves.parquet` are
@@ -38,7 +46,8 @@ def keep(run: Place, folder: Place) -> None:
         folder: where to.
 
     Raises:
-        DataError: there is no finished run of such a kind.
+        DataError: there is no finished run of such a kind, or it asks something else than what
+            is kept there.
     """
     if (run / TABLES_FILE).exists():
         make_folder(folder)
@@ -52,7 +61,53 @@ def keep(run: Place, folder: Place) -> None:
         for run in results.of(*pair)
     ]
     bounds = {name: replace(own, certificate=None) for name, own in results.bounds.items()}
-    save(replace(results, runs=runs, bounds=bounds), folder)
+    found = replace(results, runs=runs, bounds=bounds)
+    if (folder / SUMMARY_FILE).exists():
+        found = _put_among(load(folder), found)
+    save(found, folder)
+
+
+def _put_among(kept: Results, found: Results) -> Results:
+    """Results that are kept, with methods that were searched again in place of theirs.
+
+    Raises:
+        DataError: they are of different experiments.
+    """
+    entries = {own["label"]: own for own in found.experiment["searchers"]}
+    if {*kept.searchers} <= entries.keys():
+        return found
+    asked = [{**own.experiment, "searchers": None} for own in (kept, found)]
+    asked += [{name: own.provenance.get(name) for name in _ASKED} for own in (kept, found)]
+    apart = {
+        name
+        for mine, theirs in zip(asked[::2], asked[1::2], strict=True)
+        for name in mine.keys() | theirs.keys()
+        if name not in ("description", "proof_seconds") and mine.get(name) != theirs.get(name)
+    }
+    if apart:
+        raise DataError(
+            f"expected a run of the experiment whose results are kept there, got another in "
+            f"{', '.join(sorted(apart))}."
+        )
+    theirs = [own for own in kept.experiment["searchers"] if own["label"] not in entries]
+    order = load_experiment(find_experiment(str(kept.experiment["name"])), Benchmark).searchers
+    place = [entry.label for entry in order]
+    searchers = sorted([*theirs, *entries.values()], key=lambda own: place.index(own["label"]))
+    runs = [
+        run
+        for own in searchers
+        for run in (found if own["label"] in entries else kept).runs
+        if run.searcher == own["label"]
+    ]
+    name = "hyperparameters"
+    said = kept.provenance.get(name, {}) | found.provenance.get(name, {})
+    again = kept.provenance.get(AGAIN, {}) | dict.fromkeys(entries, made_by(found.provenance))
+    return replace(
+        kept,
+        experiment={**kept.experiment, "searchers": searchers},
+        runs=runs,
+        provenance={**kept.provenance, name: said, AGAIN: again},
+    )
 
 
 def _thinned(run: Run) -> Run:
@@ -129,7 +184,7 @@ def origins(
     """
     by: dict[str, list[str]] = {}
     for results in found:
-        own = by.setdefault(_made_by(results), [])
+        own = by.setdefault(_made_by(results, labels), [])
         searched = _searched(results, labels, by_row)
         own += [searched] if searched not in own else []
     return " ".join(f"{'; '.join(searched)}: {made}." for made, searched in by.items())
@@ -149,5 +204,11 @@ def _searched(results: Results, labels: Sequence[str] | None, by_row: bool) -> s
     return f"{name}{f' ({changes})' if changes else ''}, {seeds}"
 
 
-def _made_by(results: Results) -> str:
-    return f"{made_by(results.provenance)}, seconds are {results.clock} time"
+def _made_by(results: Results, labels: Sequence[str] | None) -> str:
+    shown = results.searchers if labels is None else labels
+    by: dict[str, list[str]] = {}
+    for label, made in results.provenance.get(AGAIN, {}).items():
+        if label in shown:
+            by.setdefault(made, []).append(label)
+    again = "".join(f"; {' and '.join(own)} by {made}" for made, own in by.items())
+    return f"{made_by(results.provenance)}{again}, seconds are {results.clock} time"

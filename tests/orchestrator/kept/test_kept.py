@@ -12,7 +12,7 @@ import pytest
 from commands import call
 from sample_results import make_results, make_run
 
-from mapspace.errors import ConfigError, MapspaceError
+from mapspace.errors import ConfigError, DataError, MapspaceError
 from orchestrator.comparison.results import Bounds, Results
 from orchestrator.comparison.results_files import load, save
 from orchestrator.kept.pages import filled
@@ -95,6 +95,33 @@ def test_the_command_keeps_what_it_draws(kept: Path, capsys: pytest.CaptureFixtu
     # And it can be reported itself.
     assert call("report", kept / "again") == 0
     assert call("report", kept / "nothing", "--keep", kept / "there") == 1
+
+
+def test_a_method_that_was_searched_again_takes_its_own_place(kept: Path) -> None:
+    whole = smoke()
+    again = [replace(run, iterations=999) for run in whole.runs if run.searcher == "genetic"]
+    made = {**whole.provenance, "commit": "fedcba9876543210", "hyperparameters": {"genetic": {}}}
+    alone = replace(whole, runs=again, provenance=made)
+    alone = replace(alone, experiment={**whole.experiment, "searchers": [SMOKE[2]]})
+    (kept / "alone").mkdir()
+    save(alone, kept / "alone")
+    keep(kept / "alone", kept / "kept")
+    found = load(kept / "kept")
+    assert found.searchers == whole.searchers
+    assert {*found.column("iterations", "genetic")} == {999}
+    for label in ("random", "annealing", "structured"):
+        assert [*found.column("best_loss", label)] == [*whole.column("best_loss", label)]
+    assert "0123456789" in origins([found], ["random"])
+    assert "fedcba9876" not in origins([found], ["random"])
+    assert "; genetic by mapspace" in origins([found])
+    assert "fedcba9876" in origins([found])
+    # One of another question is refused.
+    save(replace(alone, experiment={**alone.experiment, "iterations": 7}), kept / "alone")
+    with pytest.raises(DataError, match="got another in iterations"):
+        keep(kept / "alone", kept / "kept")
+    # All methods again are a run of their own.
+    keep(kept / "run", kept / "kept")
+    assert load(kept / "kept").provenance == load(kept / "run").provenance
 
 
 def test_measured_costs_are_kept_with_what_they_are_held_against(tmp_path: Path) -> None:
