@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -64,7 +64,8 @@ def table_lines(table: Table, *, width: int | None = None) -> list[str]:
         header = [_broken(name, most) for name, most in zip(header, wanted, strict=True)]
         widths = wanted
         texts = [place for place, shown in enumerate(table.formats) if shown == LEFT]
-        widths = _narrowed(widths, texts, width)
+        least = {place: _least([row[place] for row in cells]) for place in texts}
+        widths = _narrowed(widths, least, width)
     lines: list[str] = []
     for places in _blocks(widths, width):
         part = part_of(replace(table, header=tuple(header)), places)
@@ -149,14 +150,20 @@ def _broken(name: str, most: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _narrowed(widths: Sequence[int], texts: Sequence[int], width: int) -> list[int]:
+def _least(texts: Sequence[str]) -> int:
+    """What a column of texts keeps, so that only words longer than a label are broken."""
+    words = (word for text in texts for word in text.split())
+    return max(LEAST_TEXT, min(LABELS, max(map(len, words), default=0)))
+
+
+def _narrowed(widths: Sequence[int], least: Mapping[int, int], width: int) -> list[int]:
     """Takes from the widest texts what a line is too long, as far as they have it."""
     found = list(widths)
-    while texts and _whole(found) > width:
-        widest = max(texts, key=lambda place: found[place])
-        if found[widest] <= LEAST_TEXT:
+    while _whole(found) > width:
+        wide = [place for place in least if found[place] > least[place]]
+        if not wide:
             break
-        found[widest] -= 1
+        found[max(wide, key=lambda place: found[place])] -= 1
     return found
 
 

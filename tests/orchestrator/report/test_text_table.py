@@ -105,6 +105,15 @@ def test_a_wide_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch
     assert len(table_lines(table)) == 6
 
 
+def test_no_word_of_a_label_is_cut() -> None:
+    rows = [("primitive-annealing", *[123.45] * 5), ("projected descent (visited)", *[1.0] * 5)]
+    names = ("method", *(f"workload-{n}" for n in range(5)))
+    lines = table_lines(Table("t", "", names, (LEFT, *["{:.2f}"] * 5), rows), width=60)
+    assert max(map(len, lines)) <= 60
+    assert sum(line.startswith("primitive-annealing ") for line in lines) == 2  # in both blocks
+    assert any(line.startswith("projected descent ") for line in lines)
+
+
 def test_texts_end_where_the_terminal_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     fact = f"limited by      {'word ' * 20}".rstrip()
