@@ -33,24 +33,38 @@ ENDING_SECONDS = 3.0
 def interruptible() -> Iterator[threading.Event]:
     """Turns the first Ctrl-C into an event; the second one interrupts as usual.
 
-    Where interrupts are ignored, as in what a script or nohup has put into the background, they
-    stay so: Ctrl-C is then meant for what runs in the foreground.
+    So does SIGTERM in the process of a command (`command_process`), such as `timeout` sends. Where
+    interrupts are ignored, as in what a script or nohup has put into the background, they stay so:
+    Ctrl-C is then meant for what runs in the foreground.
     """
     interrupted = threading.Event()
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
-        yield interrupted
-        return
+    numbers = [signal.SIGINT] if _commands == [] else [signal.SIGINT, signal.SIGTERM]
+    before = {number: signal.getsignal(number) for number in numbers}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}
 
-    def on_interrupt(*_: object) -> None:
+    process_id = os.getpid()
+
+    def on_interrupt(number: int, _: FrameType | None) -> None:
+        if os.getpid() != process_id:  # a fork of it, which its maker ends
+            os._exit(128 + number)
         interrupted.set()
-        signal.signal(signal.SIGINT, before)
+        for process in _commands:
+            process.signal = number
+        put_back()
 
-    signal.signal(signal.SIGINT, on_interrupt)
+    def put_back() -> None:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, handler)
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, on_interrupt)
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        put_back()
 
 
 @contextmanager
@@ -63,6 +77,7 @@ def command_process() -> Iterator[Callable[[], None]]:
         What is to be called when everything is imported and errors are handled from there on.
     """
     process = _CommandProcess()
+    _commands.append(process)
     try:
         yield process.begin
     except BaseException as error:
@@ -156,3 +171,7 @@ class _CommandProcess:
         time.sleep(AGAIN_SECONDS)
         if self._over_at is None:
             os.kill(self._process, number)
+
+
+# Of this process: one, in the command line's.
+_commands: list[_CommandProcess] = []

@@ -129,6 +129,22 @@ def test_an_event_takes_it_first(tmp_path: Path) -> None:
     assert of_a_command(tmp_path, body) == (0, "True\n", "")
 
 
+def test_an_event_takes_a_stop_of_a_command_too(tmp_path: Path) -> None:
+    stop = "os.kill(os.getpid(), signal.SIGTERM)"
+    body = f"begin()\nwith interruptible() as e: {stop}; print(e.is_set())\nsys.exit(130)"
+    assert of_a_command(tmp_path, body) == (143, "True\n", "")
+    # The second one is raised; what is forked has no events.
+    twice = f"begin()\nwith interruptible() as e: {stop}; print(1, flush=True); {stop}; print(2)"
+    assert of_a_command(tmp_path, twice) == (143, "1\n", "Error: interrupted.\n")
+    fork = (
+        "begin()\nwith interruptible() as e:\n one = os.fork()\n"
+        " if one == 0: time.sleep(50); os._exit(0)\n"
+        " time.sleep(1)\n"  # Python forgets what came while it forked
+        " os.kill(one, signal.SIGTERM); print(os.waitpid(one, 0)[1] >> 8)\nsys.exit(0)"
+    )
+    assert of_a_command(tmp_path, fork) == (0, "143\n", "")
+
+
 def test_errors_and_complaints_without_an_interruption_are_shown(tmp_path: Path) -> None:
     status, _, said = of_a_command(tmp_path, "begin(); Complains(); raise ValueError('mine')")
     assert status == 1
