@@ -28,8 +28,10 @@ from costmodel.networks.moves import Moved
 from costmodel.problems.affine import Workload
 from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.layer_lines import begin_all
-from orchestrator.networks.resident import Resident, Ways
+from orchestrator.networks.resident import NO_MOVES, Resident, Ways
+from orchestrator.networks.resident_certificate import certify_resident, parse_resident
 from orchestrator.networks.time_left import TimeLeft
+from orchestrator.networks.walk_again import walk_again
 
 Key = tuple[tuple[int, ...], frozenset[str], frozenset[str], int]
 
@@ -275,6 +277,10 @@ def chain_check(seed: int, most: int, objectives: Sequence[Objective] = OBJECTIV
         where = f"{objective} of seed {seed}"
         assert float(found.value) == pytest.approx(least, rel=1e-9), where
         assert found.gap <= 1e-6, where
+        said = certify_resident(
+            "chain", machine, (steps, proof.path, found), fused=True, moves=False, fixed=NO_MOVES
+        )
+        assert walk_again(said).holds, where
         fuses |= any(isinstance(way.lines, CascadeLines) for way in proof.path)
     return fuses
 
@@ -354,8 +360,13 @@ def test_a_certificate_is_proven_again(
     asked = (*asked, *(("--fused",) if fused else ()), "--objective", "energy", "--moves")
     assert call(*asked, "--output", output) == 0
     file = tmp_path / "found.certificate.json"
-    assert call("verify", file) == 0
+    assert call("verify", file, "--independent") == 0
+    ran = f"2 mappings counted, {int(fused)} cascades run pass by pass: the same"
+    assert ran in " ".join(capsys.readouterr().out.split())
     certificate = json.loads(file.read_text())
+    more = str(Fraction(certificate["energy_pj"]) + 1)
+    wrong = parse_resident({**certificate, "energy_pj": more}, "it")
+    assert not walk_again(wrong).holds
     assert (certificate["steps"][0]["fused"] is not None) == fused
     capsys.readouterr()
     for said, changed in tampered(certificate):
