@@ -71,22 +71,17 @@ class _Loops(NamedTuple):
 
     cascade: Cascade
     machine: Accelerator
+    prices: _Prices
     factors: tuple[int, ...]
     between: tuple[int, ...]
     pieces: tuple[_Piece, ...]
     sums: bool
-
-    @property
-    def room(self) -> int:
-        """Words of the shared buffer."""
-        return shared_buffer(self.machine).capacity_words or 0
+    room: int
 
     @property
     def tiles(self) -> tuple[int, ...]:
         """Per operator, words of the tiles between that lie there while it runs."""
-        return tuple(
-            before + behind for before, behind in itertools.pairwise((0, *self.between, 0))
-        )
+        return _beside(self.between)
 
 
 def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
@@ -99,19 +94,16 @@ def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
     Raises:
         ConfigError: as `shared_buffer`.
     """
-    found = []
+    found, prices = [], _Prices(machine)
+    room = shared_buffer(machine).capacity_words or 0
     for factors in every_factors(cascade):
         parts = cascade.parts(factors)
-        loops = _Loops(
-            cascade,
-            machine,
-            factors,
-            tuple(part.words(-1) for part in parts[:-1]),
-            tuple(_pieces(cascade, machine, parts)),
-            any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True)),
-        )
-        if max(loops.tiles) > loops.room:
+        between = tuple(part.words(-1) for part in parts[:-1])
+        if max(_beside(between)) > room:
             continue
+        sums = any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True))
+        pieces = tuple(_pieces(cascade, machine, parts))
+        loops = _Loops(cascade, machine, prices, factors, between, pieces, sums, room)
         best: dict[Kept, list[Plan]] = {}
         for plan in _of_loops(loops):
             others = best.setdefault(plan.kept, [])
@@ -121,6 +113,11 @@ def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
             others.append(plan)
         found += [plan for some in best.values() for plan in some]
     return found
+
+
+def _beside(between: Sequence[int]) -> tuple[int, ...]:
+    """Per operator, words of the tensors between that it reads and writes."""
+    return tuple(before + behind for before, behind in itertools.pairwise((0, *between, 0)))
 
 
 def _is_within(one: Moved, other: Moved) -> bool:
@@ -135,27 +132,27 @@ def _of_loops(loops: _Loops) -> Iterator[Plan]:
         return
     between = _operators_between(loops)
     cut = [axis for axis, factor in enumerate(factors) if factor > 1]
-    costs: dict[tuple[_Piece, tuple[int, ...]], Moved] = {}
+    tiles = loops.tiles
+    most = loops.room - max(tiles)
     for order in itertools.permutations(cut):
         may = [
             one
             for one in loops.pieces
             if one.visits(factors, order) < times and not (loops.sums and one is output)
         ]
+        costs = {one: _moves_of(one, loops.prices, factors, order) for one in loops.pieces}
         for chosen in _subsets(may):
             kept = (*chosen, output) if loops.sums and output is not None else chosen
             beside = sum(one.words for one in kept)
-            if max(loops.tiles) + beside > loops.room:
+            if beside > most:
                 continue
-            energy, cycles = between
-            for one in kept:
-                if (one, order) not in costs:
-                    costs[one, order] = _moves_of(one, loops.machine, factors, order)
-                more = costs[one, order]
-                energy, cycles = energy + more.energy, cycles + more.cycles
-            words = tuple(tile + beside for tile in loops.tiles)
-            roles = _roles_of(kept, len(loops.cascade.operators))
-            yield Plan(factors, order, roles, words, Moved(energy, cycles))
+            several = (between, *(costs[one] for one in kept))
+            moves = Moved(
+                sum((one.energy for one in several), Fraction(0)),
+                sum(one.cycles for one in several),
+            )
+            words = tuple(tile + beside for tile in tiles)
+            yield Plan(factors, order, _roles_of(kept, len(tiles)), words, moves)
 
 
 def _operators_between(loops: _Loops) -> Moved:
@@ -198,23 +195,39 @@ def _pieces(cascade: Cascade, machine: Accelerator, parts: Sequence[Workload]) -
             yield _Piece(side, role, part.words(index), follows)
 
 
+class _Prices:
+    """What moving so many words costs, each asked for once."""
+
+    def __init__(self, machine: Accelerator) -> None:
+        self._machine, self._known = machine, dict[tuple[str, int], Moved]()
+        self._outer, self._buffer = machine.levels[0], shared_buffer(machine)
+
+    def of(self, way: str, words: int) -> Moved:
+        """Of a piece that is fetched, written, comes back to be added to, or is added to."""
+        if (way, words) not in self._known:
+            outer, buffer = self._outer, self._buffer
+            accesses = {
+                "fetched": (Access(outer, READ, words), Access(buffer, FILL, words)),
+                "written": (Access(outer, UPDATE, words),),
+                "back": (Access(outer, READ, words, False), Access(buffer, FILL, words)),
+                "added to": (Access(buffer, READ, words, False),),
+            }[way]
+            self._known[way, words] = moved(self._machine, accesses, buffer)
+        return self._known[way, words]
+
+
 def _moves_of(
-    piece: _Piece, machine: Accelerator, factors: tuple[int, ...], order: tuple[int, ...]
+    piece: _Piece, prices: _Prices, factors: tuple[int, ...], order: tuple[int, ...]
 ) -> Moved:
-    """What keeping a piece costs over all iterations."""
-    outer, buffer, words = machine.levels[0], shared_buffer(machine), piece.words
-    visits = piece.visits(factors, order)
+    """What keeping a piece costs over all passes."""
+    visits, words = piece.visits(factors, order), piece.words
     if piece.role != "output":
-        fetch = moved(machine, [Access(outer, READ, words), Access(buffer, FILL, words)], buffer)
-        return fetch.times(visits)
+        return prices.of("fetched", words).times(visits)
     distinct = piece.distinct(factors)
-    back = [Access(outer, READ, words, addressed=False), Access(buffer, FILL, words)]
     several = (
-        moved(machine, [Access(outer, UPDATE, words)], buffer).times(visits),
-        moved(machine, back, buffer).times(visits - distinct),
-        moved(machine, [Access(buffer, READ, words, addressed=False)], buffer).times(
-            math.prod(factors) - distinct
-        ),
+        prices.of("written", words).times(visits),
+        prices.of("back", words).times(visits - distinct),
+        prices.of("added to", words).times(math.prod(factors) - distinct),
     )
     return Moved(
         sum((one.energy for one in several), Fraction(0)), sum(one.cycles for one in several)

@@ -30,10 +30,10 @@ from costmodel.exact_any.weighted import Line, Point, point_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
-from costmodel.networks.moves import READ, UPDATE, Moved
-from costmodel.problems.affine import Workload
+from costmodel.networks.moves import Moved
 from costmodel.space import Codes
 from orchestrator.networks.layer_lines import NO_CODE, SLICE, LayerLines, Weight
+from orchestrator.networks.plan_floors import DOWN, PlanFloors
 
 MOST_OPEN = 32
 """Proofs of parts that can go on; of others what they found stays."""
@@ -67,7 +67,8 @@ class CascadeLines(LayerLines):
         self.sides = range(len(cascade.operators))
         self.plans = plans(cascade, machine)
         self._parts: dict[_Part, LayerLines | None] = {}
-        self._passing: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
+        self._floors = PlanFloors(cascade, machine, self.plans)
+        self._joins: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
         self._least_words: dict[tuple[int, tuple[int, ...], tuple[str, ...]], int] = {}
         for plan in self.plans:
             for side in self.sides:
@@ -78,7 +79,6 @@ class CascadeLines(LayerLines):
         self._whole: set[int] = set()
         self._heaps: dict[Weight, list[tuple[Fraction, int]]] = {}
         self._open: OrderedDict[tuple[_Part, Weight], None] = OrderedDict()
-        self._fewest: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
         self._limited = any(getattr(one, key) for one in machine.levels for key in limits)
         super().__init__(MapSpace(cascade.operators[0], machine), 1)
 
@@ -88,6 +88,8 @@ class CascadeLines(LayerLines):
         Not of what is summed over, nor of a dimension that slides with another: the steps of two
         loops may share words by luck. Nor where passes compute rows again.
         """
+        if (side, factors) in self._joins:
+            return self._joins[side, factors]
         work = self.cascade.operators[side]
         found = []
         for axis, factor in zip(self.cascade.shared, factors, strict=True):
@@ -100,7 +102,8 @@ class CascadeLines(LayerLines):
             )
             pieces = axis.tiles(factor)[side] * factor == axis.sizes[side]
             found.append(1 if plain and pieces else factor)
-        return tuple(found)
+        self._joins[side, factors] = tuple(found)
+        return self._joins[side, factors]
 
     def part(self, side: int, plan: Plan) -> LayerLines | None:
         """What is proven of one of the operators as a plan runs it; None: it cannot."""
@@ -125,7 +128,7 @@ class CascadeLines(LayerLines):
         """
         factors, roles = self._joined(side, plan.factors), plan.roles(side)
         words = self._least_words[side, factors, roles]
-        outside = plan.times * self._once(side, plan.factors, roles)
+        outside = plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)
         found = []
         for beside, part in (
             (Fraction(0), _Part(side, factors, roles, words)),
@@ -136,61 +139,11 @@ class CascadeLines(LayerLines):
                 found.append((math.prod(factors), beside, lines))
         return found
 
-    def _once(self, side: int, factors: tuple[int, ...], roles: tuple[str, ...]) -> Fraction:
-        """Energy of the outermost level where a part's other tensors pass it once, pJ."""
-        key = (side, factors, roles)
-        if key not in self._passing:
-            work, level = self.cascade.parts(factors)[side], self._machine.levels[0]
-            energy = Fraction(0)
-            for index, tensor in enumerate(work.tensors):
-                role = work.roles[tensor.name]
-                if role in roles:
-                    continue
-                words = self._words_of(work, index)
-                action = UPDATE if role == "output" else READ
-                price = Fraction(repr(float(level.energies[action])))
-                energy += -(-words // level.block_words) * price
-            self._passing[key] = energy
-        return self._passing[key]
-
-    @staticmethod
-    def _words_of(work: Workload, index: int) -> int:
-        """Words of a tensor that are read at least: of an axis that slides the longer of two."""
-        axes = work.tensors[index].axes
-        return math.prod(max(work.dimensions[name] for name, _ in axis.terms) for axis in axes)
-
-    def _cycles_of(self, side: int, factors: tuple[int, ...], roles: tuple[str, ...]) -> Fraction:
-        """Cycles that a part takes at least: its MACs', and those of the outermost bandwidth."""
-        key = (side, factors, roles)
-        if key not in self._fewest:
-            work, level = self.cascade.parts(factors)[side], self._machine.levels[0]
-            elements = math.prod(one.fanout for one in self._machine.levels)
-            cycles = Fraction(math.prod(work.dimensions.values()) // elements)
-            words = [0, 0]
-            for index, tensor in enumerate(work.tensors):
-                role = work.roles[tensor.name]
-                if role not in roles:
-                    words[role == "output"] += self._words_of(work, index)
-            for many, rate in (
-                (words[0], level.read_bandwidth),
-                (words[1], level.write_bandwidth),
-                (sum(words), level.bandwidth),
-            ):
-                if rate is not None:
-                    cycles = max(cycles, Fraction(math.floor(many / Fraction(repr(float(rate))))))
-            self._fewest[key] = cycles
-        return self._fewest[key]
-
     @property
     def _first(self) -> int | None:
-        """A plan that can run, from the one that moves least on; None: there is none."""
-
-        def energy(index: int) -> Fraction:
-            plan = self.plans[index]
-            once = [self._once(side, plan.factors, plan.roles(side)) for side in self.sides]
-            return plan.times * sum(once, Fraction(0)) + plan.moves.energy
-
-        for index in sorted(range(len(self.plans)), key=lambda one: (energy(one), one)):
+        """A plan that can run, from the least floor on; None: there is none."""
+        order: list[int] = np.argsort(self._floors.energies, kind="stable").tolist()
+        for index in order:
             if all(self.part(side, self.plans[index]) is not None for side in self.sides):
                 return index
         return None
@@ -211,6 +164,10 @@ class CascadeLines(LayerLines):
             found.append((times * sum(macs), times * sum(one // elements for one in macs)))
         energy = min(macs for macs, _ in found) * self._machine.mac_energy_pj * (1 - SLACK)
         return Moved(Fraction(energy), min(cycles for _, cycles in found))
+
+    def bound_at(self, weight: Weight, fewest: Fraction = Fraction(0)) -> Fraction:
+        """As of one layer; no less than the least floor of all plans."""
+        return max(super().bound_at(weight, fewest), self._floors.least(weight))
 
     def begin(self, seconds: float | None = None) -> None:
         """Looks for mappings of the parts of a first plan; there is one, as `runs` says.
@@ -327,7 +284,8 @@ class CascadeLines(LayerLines):
         ends = math.inf if seconds is None else time.monotonic() + seconds
         line = Line(weight, Fraction(0), None, False)
         if weight not in self._heaps:
-            heap = [(self._bound(plan, weight), index) for index, plan in enumerate(self.plans)]
+            floors = self._floors.values(weight).tolist()
+            heap = [(Fraction(floor), index) for index, floor in enumerate(floors)]
             heapq.heapify(heap)
             self._heaps[weight] = heap
         heap = self._heaps[weight]
@@ -337,14 +295,14 @@ class CascadeLines(LayerLines):
             best = self.least(weight)
             if best is not None and line.sum_of(best) <= bound:
                 return Line(weight, line.sum_of(best), best, True)
-            now = self._bound(self.plans[index], weight)
-            if now > bound:  # larger parts that it shares with others were proven meanwhile
+            now = max(bound, self._bound(self.plans[index], weight))
+            if now > bound:  # of the floor, or larger parts were proven meanwhile
                 heapq.heapreplace(heap, (now, index))
                 continue
             if not self._go_on(index, weight, ends):
                 heapq.heappop(heap)  # it cannot run
                 continue
-            heapq.heapreplace(heap, (self._bound(self.plans[index], weight), index))
+            heapq.heapreplace(heap, (max(now, self._bound(self.plans[index], weight)), index))
             if time.monotonic() >= ends:
                 bound = heap[0][0]
                 break
@@ -391,7 +349,7 @@ class CascadeLines(LayerLines):
         found = line.sum_of(Point(*plan.moves, NO_CODE))
         for side in self.sides:
             part = self._parts.get(_Part(side, plan.factors, plan.roles(side), plan.words[side]))
-            fewest = self._cycles_of(side, plan.factors, plan.roles(side))
+            fewest = Fraction(self._floors.fewest(side, plan.factors, plan.roles(side)))
             bounds = [Fraction(0)]
             if part is not None:
                 bounds.append(plan.times * part.bound_at(weight, fewest))

@@ -19,7 +19,7 @@ from test_resident import fronts_of
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
 from costmodel.cascades.cascade import Cascade
-from costmodel.cascades.plans import _moves_of, _Piece, plans
+from costmodel.cascades.plans import _moves_of, _Piece, _Prices, plans
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
 from costmodel.machines.accelerators import Accelerator
@@ -205,7 +205,7 @@ def test_addresses_of_partial_sums_by_hand() -> None:
     piece = _Piece(1, "output", 3, (True, False))
     written, back, added = 8 * (100 + 10), 6 * (100 + 2 + 5), 6 * 2
     expected = Moved(Fraction(3 * (written + back + added)), 0)
-    assert _moves_of(piece, machine, (2, 4), (1, 0)) == expected
+    assert _moves_of(piece, _Prices(machine), (2, 4), (1, 0)) == expected
 
 
 def test_attention_by_hand() -> None:
