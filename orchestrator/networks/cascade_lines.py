@@ -68,6 +68,7 @@ class CascadeLines(LayerLines):
         self.plans = plans(cascade, machine)
         self._parts: dict[_Part, LayerLines | None] = {}
         self._floors = PlanFloors(cascade, machine, self.plans)
+        self._alike: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[_Part]] = {}
         self._joins: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
         self._least_words: dict[tuple[int, tuple[int, ...], tuple[str, ...]], int] = {}
         for plan in self.plans:
@@ -118,6 +119,8 @@ class CascadeLines(LayerLines):
             space = None if machine is None else MapSpace(work, machine)
             fits = space is not None and not (why_infeasible(space) or why_not_proven(space))
             self._parts[part] = LayerLines(space, 1) if fits and space is not None else None
+            if part.outside:
+                self._alike.setdefault((part.side, part.factors, part.roles), []).append(part)
         return self._parts[part]
 
     def _relaxed(self, side: int, plan: Plan) -> list[tuple[int, Fraction, LayerLines]]:
@@ -170,19 +173,11 @@ class CascadeLines(LayerLines):
         return max(super().bound_at(weight, fewest), self._floors.least(weight))
 
     def begin(self, seconds: float | None = None) -> None:
-        """Looks for mappings of the parts of a first plan; there is one, as `runs` says.
+        """Nothing: a first plan is looked for when a cascade could be the best."""
 
-        Raises:
-            DataError: none was found in time.
-        """
-        index = self._first
-        assert index is not None  # who asks has looked whether it runs
-        for side in self.sides:
-            part = self.part(side, self.plans[index])
-            assert part is not None  # the plan can run
-            if not part.points:
-                part.begin(seconds)
-        self._offer_plan(index, None)
+    def looseness(self, weight: Weight) -> Fraction:
+        """As of one layer; where no plan is known, all that is certain."""
+        return super().looseness(weight) if self.points else self.bound_at(weight)
 
     def settle(self, weight: Weight, seconds: float) -> None:
         """As of one layer; of plans that are equal the first that was found stays."""
@@ -329,6 +324,7 @@ class CascadeLines(LayerLines):
             if not part.is_proven(weight):
                 parts.append((_Part(side, plan.factors, plan.roles(side), plan.words[side]), part))
         # What was not looked at yet comes first, then what leaves most open.
+        parts = [(key, part) for key, part in parts if not self._takes_over(key, part, weight)]
         parts.sort(key=lambda one: (weight in one[1].lines, -one[1].looseness(weight)))
         if parts:
             key, part = parts[0]
@@ -342,6 +338,19 @@ class CascadeLines(LayerLines):
                 lines.stop(its)
         self._offer_plan(index, weight)
         return True
+
+    def _takes_over(self, key: _Part, part: LayerLines, weight: Weight) -> bool:
+        """Whether what was proven in more room is in this: its best mapping fits here, too."""
+        for other in self._alike.get((key.side, key.factors, key.roles), ()):
+            lines = self._parts[other]
+            line = None if lines is None or other == key else lines.lines.get(weight)
+            if line is None or not line.proven or line.point is None or other.words > key.words:
+                continue
+            if bool(part.space.feasible(line.point.code[None])[0]):
+                part.offer(line.point.code)
+                part.lines[weight] = line
+                return True
+        return False
 
     def _bound(self, plan: Plan, weight: Weight) -> Fraction:
         """What is certain of a plan's weighted sum."""
