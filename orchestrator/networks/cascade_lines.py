@@ -133,10 +133,10 @@ class CascadeLines(LayerLines):
         words = self._least_words[side, factors, roles]
         outside = plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)
         found = []
-        for beside, part in (
-            (Fraction(0), _Part(side, factors, roles, words)),
-            (outside, _Part(side, factors, roles, words, outside=False)),
-        ):
+        larger = [(Fraction(0), _Part(side, factors, roles, words))]
+        if factors != plan.factors:  # else the first says more
+            larger.append((outside, _Part(side, factors, roles, words, outside=False)))
+        for beside, part in larger:
             lines = self._lines_of(part)
             if lines is not None:
                 found.append((math.prod(factors), beside, lines))

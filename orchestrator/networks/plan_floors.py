@@ -18,6 +18,7 @@ from costmodel.cascades.cascade import Cascade
 from costmodel.cascades.plans import Plan
 from costmodel.exact_any.known import SLACK
 from costmodel.machines.accelerators import Accelerator
+from costmodel.machines.bounds import floor
 from costmodel.machines.levels import Level
 from costmodel.machines.resident import shared_buffer
 from costmodel.networks.moves import READ, UPDATE
@@ -30,10 +31,11 @@ DOWN = 1 - 2.0**-40
 
 
 class _Facts(NamedTuple):
-    """A part: its multiply-accumulates, and the words of each of its tensors with its role."""
+    """A part: its work, the words of its tensors by their roles, and what all lies inside, pJ."""
 
     macs: int
     words: tuple[tuple[str, int], ...]
+    inside: float
 
 
 class PlanFloors:
@@ -99,7 +101,7 @@ class PlanFloors:
         for side in range(len(plan.words)):
             roles = plan.roles(side)
             facts = self._of(side, plan.factors)
-            energy += facts.macs * self._machine.mac_energy_pj * (1 - SLACK)
+            energy += facts.macs * self._machine.mac_energy_pj * (1 - SLACK) + facts.inside
             energy += self.once(side, plan.factors, roles)
             inside = [one for one in facts.words if one[0] in roles]
             energy += _charged(self._buffer, inside)
@@ -118,10 +120,16 @@ class PlanFloors:
                         (role, self.words_of(part, index))
                         for index, role in enumerate(part.roles.values())
                     ),
+                    self._inside(part),
                 )
                 for part in self._cascade.parts(factors)
             ]
         return self._facts[factors][side]
+
+    def _inside(self, part: Workload) -> float:
+        """Energy of the levels inside the buffer, pJ, less what rounding does."""
+        place = self._machine.levels.index(self._buffer) + 1
+        return float(floor(part, self._machine).level_energy_pj[place:].sum()) * (1 - SLACK)
 
     @staticmethod
     def words_of(work: Workload, index: int) -> int:
