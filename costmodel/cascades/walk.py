@@ -121,23 +121,27 @@ class Walk:
             rows = range(at[axis] * trips, (at[axis] + 1) * trips)
             sizes[last][names[last]] = len(rows)
             for side in range(last, 0, -1):
-                reader = self.cascade.operators[side]
-                terms = next(
-                    one.terms
-                    for one in read_tensor(reader).axes
-                    if names[side] in [name for name, _ in one.terms]
-                )
-                needed = {
-                    sum(by * (row if name == names[side] else tap[name]) for name, by in terms)
-                    for row in (rows[0], rows[-1])
-                    for tap in _taps(reader, [name for name, _ in terms if name != names[side]])
-                }
-                rows = range(min(needed), max(needed) + 1)
-                whole = self.cascade.operators[side - 1].dimensions[names[side - 1]]
-                sizes[side - 1][names[side - 1]] = min(whole, len(rows))
-                rows = rows[: min(whole, len(rows))]
+                rows = self._needed(side, names[side - 1 : side + 1], rows)
+                sizes[side - 1][names[side - 1]] = len(rows)
         for operator, own in zip(self.cascade.operators, sizes, strict=True):
             yield operator.model_copy(update={"dimensions": own})
+
+    def _needed(self, side: int, names: Sequence[str], rows: range) -> range:
+        """The rows of the tensor before an operator that so many of its own need."""
+        writer, reader = self.cascade.operators[side - 1 : side + 1]
+        whole, axes = writer.dimensions[names[0]], read_tensor(reader).axes
+        between = writer.tensors[-1].axes
+        if {len(axes), len(between)} == {2, 3}:
+            first, last = (_told_apart(writer, reader, names, row) for row in (rows[0], rows[-1]))
+            return range(first[0], last[1] + 1)
+        terms = next(one.terms for one in axes if names[1] in [name for name, _ in one.terms])
+        needed = {
+            sum(by * (row if name == names[1] else tap[name]) for name, by in terms)
+            for row in (rows[0], rows[-1])
+            for tap in _taps(reader, [name for name, _ in terms if name != names[1]])
+        }
+        found = range(min(needed), max(needed) + 1)
+        return found[: min(whole, len(found))]
 
     def _piece(self, one: Place, at: Mapping[int, int]) -> Piece:
         named = self.cascade.operators[one[0]].tensors[one[1]].dimensions
@@ -193,6 +197,32 @@ class Walk:
             found.energy += cycles * _exact(level.leakage_pj)
             if level is self.buffer:
                 break
+
+
+def _told_apart(
+    writer: Workload, reader: Workload, names: Sequence[str], row: int
+) -> tuple[int, int]:
+    """The first and the last row of a writer that a reader's row needs, where one has heads.
+
+    Every word of the tensor between is looked at from both sides, in the order of its heads.
+    """
+    written = [axis.terms[0][0] for axis in writer.tensors[-1].axes]
+    read = [axis.terms[0][0] for axis in read_tensor(reader).axes]
+    three, two = (written, read) if len(written) == 3 else (read, written)
+    of = {**writer.dimensions} if len(written) == 3 else {**reader.dimensions}
+    tokens = (reader if len(written) == 3 else writer).dimensions[two[0]]
+    shared = of[three[1]] // tokens
+    found = set()
+    for head in range(of[three[0]]):
+        for line in range(of[three[1]]):
+            for deep in (0, of[three[2]] - 1):
+                place = {three[0]: head, three[1]: line, three[2]: deep}
+                column = (head * shared + line % shared) * of[three[2]] + deep
+                flat = {two[0]: line // shared, two[1]: column}
+                here, there = (place, flat) if len(written) == 3 else (flat, place)
+                if there[names[1]] == row:
+                    found.add(here[names[0]])
+    return min(found), max(found)
 
 
 def _taps(reader: Workload, names: Sequence[str]) -> Iterator[dict[str, int]]:
