@@ -10,6 +10,7 @@ from small_hierarchies import check_front_of, check_proof, random_hierarchy
 from small_problems import every_mapping
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_any.prover import AnyProver
 from costmodel.loop_nest.enumeration import whole_space
 from costmodel.tile_chains import links
@@ -128,3 +129,16 @@ def test_enumerations_count_links() -> None:
         off = LoopNestModel(link_transfers=False).evaluate(space, codes)
         differ += bool(off.energy_pj.min() != least)
     assert differ > 3
+
+
+def test_bounds_of_what_is_too_large_hold() -> None:
+    """What has no proof for its size has a bound, which knows nothing of what is handed on."""
+    for seed in range(500, 530):
+        space, codes, _ = random_hierarchy(np.random.default_rng(seed), 3000, links=True)
+        prover = ImperfectProver(space, objective="energy")
+        for _ in range(20):
+            if not prover.finished:
+                prover.step(parts=1)
+        least = float(LoopNestModel().evaluate(space, codes).energy_pj.min())
+        bound = prover.lower_outcome
+        assert float(bound[0] * prover.unit_pj) <= least * (1 + 1e-9)
