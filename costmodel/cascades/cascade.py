@@ -22,6 +22,13 @@ whole."""
 ROW_OPERATORS = ("softmax", "normalisation")
 """Operators between two others that look at a whole row, the last axis between them, at once."""
 
+RUNNING = "softmax"
+"""The one of them whose rows the last operator may sum over part by part, with a running maximum
+and a running sum, as flash attention does."""
+
+STATISTICS = 2
+"""Words of them per row."""
+
 
 class _Window(NamedTuple):
     """What an operator reads along an axis for so many of its own rows.
@@ -53,11 +60,13 @@ class SharedAxis(NamedTuple):
         names: its dimension in each operator.
         sizes: that dimension's size.
         windows: per tensor between, what the operator behind it reads.
+        of_rows: whether it cuts the rows of a softmax.
     """
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     windows: tuple[_Window, ...]
+    of_rows: bool = False
 
     @property
     def overlaps(self) -> bool:
@@ -122,23 +131,25 @@ class Cascade:
         """The axis that begins with a dimension of the first operator; None: it does not go on."""
         names, sizes = [name], [self.operators[0].dimensions[name]]
         windows: list[_Window] = []
-        last = len(self.operators) - 1
+        last, of_rows = len(self.operators) - 1, False
         for place, operator in enumerate(self.operators[1:], 1):
             found = _read_along(self.operators[place - 1], operator, names[-1])
             if found is None:
                 return None
             name, window, is_last_axis = found
+            written = name in operator.tensors[-1].dimensions
             if is_last_axis and self.between[place - 1] in ROW_OPERATORS:
-                return None
+                of_rows = self.between[place - 1] == RUNNING and place == last and not written
+                if not of_rows:
+                    return None
             if not _match(sizes[-1], operator.dimensions[name], window):
                 return None
-            written = name in operator.tensors[-1].dimensions
             if not written and (place < last or window.overlaps):
                 return None
             names.append(name)
             sizes.append(operator.dimensions[name])
             windows.append(window)
-        axis = SharedAxis(tuple(names), tuple(sizes), tuple(windows))
+        axis = SharedAxis(tuple(names), tuple(sizes), tuple(windows), of_rows)
         return axis if axis.length > 1 else None
 
     def parts(self, factors: Sequence[int]) -> tuple[Workload, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from costmodel.cascades.cascade import Cascade, every_factors
+from costmodel.cascades.cascade import STATISTICS, Cascade, every_factors
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import ROLES, shared_buffer
 from costmodel.networks.moves import FILL, READ, UPDATE, Access, Moved, changed_on_chip, moved
@@ -77,6 +77,7 @@ class _Loops(NamedTuple):
     pieces: tuple[_Piece, ...]
     sums: bool
     room: int
+    statistics: _Piece | None
 
     @property
     def tiles(self) -> tuple[int, ...]:
@@ -103,7 +104,8 @@ def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
             continue
         sums = any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True))
         pieces = tuple(_pieces(cascade, machine, parts))
-        loops = _Loops(cascade, machine, prices, factors, between, pieces, sums, room)
+        rows = _statistics(cascade, factors, between[-1])
+        loops = _Loops(cascade, machine, prices, factors, between, pieces, sums, room, rows)
         best: dict[Kept, list[Plan]] = {}
         for plan in _of_loops(loops):
             others = best.setdefault(plan.kept, [])
@@ -133,7 +135,9 @@ def _of_loops(loops: _Loops) -> Iterator[Plan]:
     between = _operators_between(loops)
     cut = [axis for axis, factor in enumerate(factors) if factor > 1]
     tiles = loops.tiles
-    most = loops.room - max(tiles)
+    rows = loops.statistics
+    running = 0 if rows is None else rows.words
+    most = loops.room - max(tiles) - running
     for order in itertools.permutations(cut):
         may = [
             one
@@ -141,17 +145,16 @@ def _of_loops(loops: _Loops) -> Iterator[Plan]:
             if one.visits(factors, order) < times and not (loops.sums and one is output)
         ]
         costs = {one: _moves_of(one, loops.prices, factors, order) for one in loops.pieces}
+        always = [between]
+        if rows is not None and output is not None:
+            always.append(_moves_of_rows((rows, output), loops.prices, factors, order))
         for chosen in _subsets(may):
             kept = (*chosen, output) if loops.sums and output is not None else chosen
             beside = sum(one.words for one in kept)
             if beside > most:
                 continue
-            several = (between, *(costs[one] for one in kept))
-            moves = Moved(
-                sum((one.energy for one in several), Fraction(0)),
-                sum(one.cycles for one in several),
-            )
-            words = tuple(tile + beside for tile in tiles)
+            moves = _sum_of([*always, *(costs[one] for one in kept)])
+            words = tuple(tile + beside + running for tile in tiles)
             yield Plan(factors, order, _roles_of(kept, len(tiles)), words, moves)
 
 
@@ -203,7 +206,7 @@ class _Prices:
         self._outer, self._buffer = machine.levels[0], shared_buffer(machine)
 
     def of(self, way: str, words: int) -> Moved:
-        """Of a piece that is fetched, written, comes back to be added to, or is added to."""
+        """Of words that are fetched, written, come back, are added to, are set or renewed."""
         if (way, words) not in self._known:
             outer, buffer = self._outer, self._buffer
             accesses = {
@@ -211,9 +214,16 @@ class _Prices:
                 "written": (Access(outer, UPDATE, words),),
                 "back": (Access(outer, READ, words, False), Access(buffer, FILL, words)),
                 "added to": (Access(buffer, READ, words, False),),
+                "set": (Access(buffer, UPDATE, words),),
+                "renewed": (Access(buffer, READ, words, False), Access(buffer, UPDATE, words)),
             }[way]
             self._known[way, words] = moved(self._machine, accesses, buffer)
         return self._known[way, words]
+
+    def scaled(self, words: int) -> Moved:
+        """Of words that are multiplied as they are read: a multiply-accumulate each."""
+        price = Fraction(repr(float(self._machine.mac_energy_pj)))
+        return Moved(words * price, -(-words // self._machine.processing_elements))
 
 
 def _moves_of(
@@ -229,6 +239,56 @@ def _moves_of(
         prices.of("back", words).times(visits - distinct),
         prices.of("added to", words).times(math.prod(factors) - distinct),
     )
+    return _sum_of(several)
+
+
+def _statistics(cascade: Cascade, factors: tuple[int, ...], words: int) -> _Piece | None:
+    """The running maxima and sums of rows that are cut; None: none are.
+
+    Args:
+        cascade: of which.
+        factors: trip counts per axis.
+        words: of a tile of the last tensor between.
+    """
+    cut = [
+        axis
+        for axis, factor in zip(cascade.shared, factors, strict=True)
+        if axis.of_rows and factor > 1
+    ]
+    if not cut:
+        return None
+    ((at, axis),) = [(at, axis) for at, axis in enumerate(cascade.shared) if axis is cut[0]]
+    rows = words // axis.tiles(factors[at])[-2]
+    follows = tuple(not one.of_rows for one in cascade.shared)
+    return _Piece(len(cascade.operators) - 1, "output", STATISTICS * rows, follows)
+
+
+def _moves_of_rows(
+    pieces: tuple[_Piece, _Piece], prices: _Prices, factors: tuple[int, ...], order: tuple[int, ...]
+) -> Moved:
+    """What a running maximum and sum cost, and scaling what was added up with the ones before.
+
+    Args:
+        pieces: they, and the output's.
+        prices: of words.
+        factors: trip counts per axis.
+        order: the axes that are cut, the outermost loop first.
+    """
+    rows, output = pieces
+    times, words = math.prod(factors), rows.words
+    distinct, visits = rows.distinct(factors), rows.visits(factors, order)
+    return _sum_of(
+        (
+            prices.of("set", words).times(distinct),
+            prices.of("renewed", words).times(times - distinct),
+            prices.of("written", words).times(visits - distinct),
+            prices.of("back", words).times(visits - distinct),
+            prices.scaled(output.words).times(times - output.distinct(factors)),
+        )
+    )
+
+
+def _sum_of(several: Sequence[Moved]) -> Moved:
     return Moved(
         sum((one.energy for one in several), Fraction(0)), sum(one.cycles for one in several)
     )

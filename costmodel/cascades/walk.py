@@ -50,6 +50,7 @@ class Walked:
         energy: of these words, pJ, leakage included.
         cycles: in which nothing else runs.
         adds: whether passes added to what others had begun.
+        rows: words of the running maxima and sums of rows that are cut.
     """
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -59,6 +60,7 @@ class Walked:
     energy: Fraction = Fraction(0)
     cycles: int = 0
     adds: bool = False
+    rows: int = 0
 
 
 class Walk:
@@ -88,6 +90,7 @@ class Walk:
         there: dict[Place, Piece] = {}
         begun: set[Piece] = set()
         found.words = [0] * (last + 1)
+        running: list[Piece] = []
         for indices in itertools.product(*(range(loops.factors[axis]) for axis in loops.order)):
             at = dict(zip(loops.order, indices, strict=True))
             parts = tuple(self._parts(loops.factors, at))
@@ -97,15 +100,52 @@ class Walk:
             found.adds |= mine in begun
             for one in sorted(loops.kept):
                 self._bring(found, one, (self._piece(one, at), there, begun, one == output))
+            self._scale(found, loops, at, (running, mine in begun))
             begun.add(mine)
             self._between(found)
         if output in there:
             self._transfer(found, [(self.outer, UPDATE, self._words(found, output), True)])
-        beside = sum(self._words(found, one) for one in loops.kept)
+        beside = found.rows + sum(self._words(found, one) for one in loops.kept)
         for side in range(last + 1):
             lying = [found.parts[one].words(-1) for one in (side - 1, side) if 0 <= one < last]
             found.words[side] = beside + sum(lying)
         return found
+
+    def _scale(
+        self, found: Walked, loops: Loops, at: Mapping[int, int], state: tuple[list[Piece], bool]
+    ) -> None:
+        """Where rows of a softmax are cut: renews their maxima and sums, scales what was added."""
+        side = len(self.cascade.operators) - 1
+        axes = self.cascade.operators[side - 1].tensors[-1].axes
+        row = next(
+            (
+                axis
+                for axis, names in enumerate(self.cascade.axes)
+                if names[side - 1] == axes[-1].terms[0][0]
+                and self.cascade.between[-1] == "softmax"
+                and loops.factors[axis] > 1
+            ),
+            None,
+        )
+        if row is None:
+            return
+        sizes = found.parts[side - 1].dimensions
+        found.rows = 2 * math.prod(sizes[axis.terms[0][0]] for axis in axes[:-1])
+        seen, has_begun = state
+        mine = tuple(i for axis, i in sorted(at.items()) if axis != row)
+        if mine in seen and seen[-1] != mine:  # others came between
+            back = (self.outer, READ, found.rows, False), (self.buffer, FILL, found.rows, True)
+            self._transfer(found, [(self.outer, UPDATE, found.rows, True)])
+            self._transfer(found, back)
+        renewed = [(self.buffer, UPDATE, found.rows, True)]
+        if mine in seen:
+            renewed.insert(0, (self.buffer, READ, found.rows, False))
+        self._transfer(found, renewed)
+        seen.append(mine)
+        if has_begun:  # a multiply-accumulate for each word of the output's piece
+            words = found.parts[side].words(-1)
+            found.energy += words * _exact(self.machine.mac_energy_pj)
+            found.cycles += math.ceil(Fraction(words, self.machine.processing_elements))
 
     def _words(self, found: Walked, one: Place) -> int:
         return found.parts[one[0]].words(one[1])

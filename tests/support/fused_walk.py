@@ -59,15 +59,18 @@ def follow(cascade: Cascade, name: str, place: int) -> tuple[tuple[str, ...], bo
         row = cascade.between[number] in ("softmax", "normalisation")
         terms = {d: c for d, c in read[place].terms if reader.dimensions[d] > 1}
         out = [axis.terms[0][0] for axis in reader.tensors[-1].axes]
-        if (row and place == len(read) - 1) or not terms:
+        if not terms:
             return (), False
         own = next((d for d in terms if d in out), None)
         if own is None:
             whole = list(terms.values()) == [1]
             ended = number < len(pairs) - 1
             (own,) = [*terms][:1]
+            row &= cascade.between[number] != "softmax"  # of its parts the last may sum
             if not whole or ended or reader.dimensions[own] != writer.dimensions[names[-1]]:
                 return (), False
+        if row and place == len(read) - 1:
+            return (), False
         taps = 1 + sum(c * (reader.dimensions[d] - 1) for d, c in terms.items() if d != own)
         reach = terms[own] * (reader.dimensions[own] - 1) + taps
         size = writer.dimensions[names[-1]]

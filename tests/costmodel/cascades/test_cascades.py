@@ -39,8 +39,8 @@ def machine_of(rng: np.random.Generator) -> Accelerator:
 
 def check(
     seed: int, made: Callable[[np.random.Generator], Cascade] = cascade_of
-) -> tuple[int, bool]:
-    """Holds all plans of a random cascade against a walk; how many, and whether rows overlap."""
+) -> tuple[int, bool, bool]:
+    """Holds a cascade to a walk; how many plans, whether rows overlap, whether softmax is cut."""
     rng = np.random.default_rng(seed)
     cascade, machine = made(rng), machine_of(rng)
     choices = Choices(cascade, machine, 0)
@@ -71,7 +71,12 @@ def check(
         for key in mine
         for factor, axis in zip(key[0], cascade.shared, strict=True)
     )
-    return len(mine), overlaps
+    rows = any(
+        factor > 1 and axis.of_rows
+        for key in mine
+        for factor, axis in zip(key[0], cascade.shared, strict=True)
+    )
+    return len(mine), overlaps, rows
 
 
 def test_a_window_by_hand() -> None:
@@ -134,17 +139,22 @@ def test_what_is_summed_over_closes_before_the_next() -> None:
     assert Cascade.of(*chain[:2]).axes == (("M", "M"), ("N", "K"))
     assert Cascade.of(*chain).axes == (("M", "M", "M"),)
     assert Cascade.of(*chain, between=["softmax", "softmax"]).axes == (("M", "M", "M"),)
-    assert Cascade.of(*chain[:2], between=["softmax"]).axes == (("M", "M"),)
+    softmax = Cascade.of(*chain[:2], between=["softmax"])
+    assert softmax.axes == (("M", "M"), ("N", "K"))
+    assert [axis.of_rows for axis in softmax.shared] == [False, True]
+    assert Cascade.of(*chain[:2], between=["normalisation"]).axes == (("M", "M"),)
 
 
 def test_every_plan_and_its_moves_are_those_of_a_walk() -> None:
     found = [check(seed) for seed in range(30)]
-    assert sum(overlaps for _, overlaps in found) > 5
-    assert sum(count for count, _ in found) > 500
+    assert sum(overlaps for _, overlaps, _ in found) > 5
+    assert sum(count for count, _, _ in found) > 500
 
 
 def test_heads_are_told_apart_as_in_a_walk() -> None:
-    assert sum(check(seed, attention_of)[0] for seed in range(60)) > 500
+    found = [check(seed, attention_of) for seed in range(60)]
+    assert sum(count for count, _, _ in found) > 500
+    assert sum(rows for _, _, rows in found) > 5
 
 
 def test_attention_of_published_networks() -> None:

@@ -232,23 +232,29 @@ def test_attention_by_hand() -> None:
     sizes = {"H": 2, "M": 2, "N": 2, "K": 2}
     two = products("scores", sizes), products("context", sizes)
     pair = Cascade.of(*two, between=["softmax"], counted=True)
-    assert pair.axes == (("H", "H"), ("M", "M"))  # a row of the softmax is not cut
+    assert pair.axes == (("H", "H"), ("M", "M"), ("N", "K"))
     found = {
         (plan.factors, plan.kept): plan
         for plan in plans(pair, machine)
-        if plan.factors in ((1, 1), (2, 1), (2, 2))
+        if plan.factors in ((1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 2, 2))
     }
     nothing: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     # Eight scores are read and written in the buffer by the softmax, however they are cut.
-    assert {found[factors, nothing].moves for factors in ((1, 1), (2, 1), (2, 2))} == {
+    assert {found[factors, nothing].moves for factors in ((1, 1, 1), (2, 1, 1), (2, 2, 1))} == {
         Moved(Fraction(32), 0)
     }
-    assert found[(2, 2), nothing].words == (2, 2)  # one row
+    assert found[(2, 2, 1), nothing].words == (2, 2)  # one row
     # Keys of a head, four words, stay while its queries come: fetched twice, at 102 pJ a word.
-    keys = found[(2, 2), (("weight",), ())]
+    keys = found[(2, 2, 1), (("weight",), ())]
     assert keys.words == (2 + 4, 2 + 4)
     assert keys.order == (0, 1)
     assert keys.moves == Moved(Fraction(32 + 2 * 4 * 102), 0)
+    # Rows cut in two: a score, two words of its row, two of context. A row's maximum and sum are
+    # set four times and renewed as often; of context that is added to then, each word is scaled.
+    parts = found[(2, 2, 2), ((), ("output",))]
+    assert parts.words == (1 + 2 + 2, 1 + 2 + 2)
+    statistics = 4 * 2 * 2 + 4 * (2 * 2 + 2 * 2)
+    assert parts.moves == Moved(Fraction(32 + statistics + 4 * 2 * 100 + 4 * 2 * 2), 4 * 2)
     lines = CascadeLines(pair, machine)
     line = lines.prove(Fraction(0), 60.0)
     assert line.proven
