@@ -49,7 +49,8 @@ def walk_again(certificate: ResidentCertificate) -> SecondLook:
         found, cycles = found + step.count * energy, cycles + step.count * taken
     said = Fraction(certificate.energy_pj), certificate.latency_cycles
     holds = abs(found - said[0]) <= TOLERANCE * said[0] and cycles == said[1]
-    ran = f"{look.counted} mappings counted, {passes} cascades run pass by pass: "
+    several = "cascade" if passes == 1 else "cascades"
+    ran = f"{look.counted} mappings counted, {passes} {several} run pass by pass: "
     finding = (
         f"independent: {ran}the same {float(found):.9g} pJ and {cycles:,} cycles"
         if holds
