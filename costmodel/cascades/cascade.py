@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,16 +22,35 @@ whole."""
 ROW_OPERATORS = ("softmax", "normalisation")
 """Operators between two others that look at a whole row, the last axis between them, at once."""
 
+RUNNING = "softmax"
+"""The one of them whose rows the last operator may sum over part by part, with a running maximum
+and a running sum, as flash attention does."""
+
+STATISTICS = 2
+"""Words of them per row."""
+
 
 class _Window(NamedTuple):
-    """What an operator reads along an axis for so many of its own rows."""
+    """What an operator reads along an axis for so many of its own rows.
 
-    step: int
-    taps: int
+    Attributes:
+        step: rows from one of its own to the next.
+        taps: rows that one of its own needs.
+        per: rows of the tensor between per row of it: not 1 where heads are told apart.
+    """
+
+    step: int = 1
+    taps: int = 1
+    per: Fraction = Fraction(1)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether rows of its own share some, or skip some."""
+        return (self.step, self.taps) != (1, 1)
 
     def rows(self, own: int) -> int:
-        """Rows that it reads."""
-        return self.step * (own - 1) + self.taps
+        """Rows that it reads; whole where whole heads or tokens are read."""
+        return int((self.step * (own - 1) + self.taps) * self.per)
 
 
 class SharedAxis(NamedTuple):
@@ -40,16 +60,24 @@ class SharedAxis(NamedTuple):
         names: its dimension in each operator.
         sizes: that dimension's size.
         windows: per tensor between, what the operator behind it reads.
+        of_rows: whether it cuts the rows of a softmax.
     """
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     windows: tuple[_Window, ...]
+    of_rows: bool = False
 
     @property
     def overlaps(self) -> bool:
         """Whether an operator reads rows that another pass reads, too, or may."""
-        return any(window != (1, 1) for window in self.windows)
+        return any(window.overlaps for window in self.windows)
+
+    @property
+    def length(self) -> int:
+        """What divides evenly into passes: rows of the last operator, whole heads, whole tokens."""
+        apart = any(window.per != 1 for window in self.windows)
+        return math.gcd(*self.sizes) if apart else self.sizes[-1]
 
     def tiles(self, factor: int) -> tuple[int, ...]:
         """Rows of each operator in a pass of a loop with so many trips."""
@@ -103,23 +131,26 @@ class Cascade:
         """The axis that begins with a dimension of the first operator; None: it does not go on."""
         names, sizes = [name], [self.operators[0].dimensions[name]]
         windows: list[_Window] = []
-        last = len(self.operators) - 1
+        last, of_rows = len(self.operators) - 1, False
         for place, operator in enumerate(self.operators[1:], 1):
             found = _read_along(self.operators[place - 1], operator, names[-1])
             if found is None:
                 return None
             name, window, is_last_axis = found
+            written = name in operator.tensors[-1].dimensions
             if is_last_axis and self.between[place - 1] in ROW_OPERATORS:
-                return None
+                of_rows = self.between[place - 1] == RUNNING and place == last and not written
+                if not of_rows:
+                    return None
             if not _match(sizes[-1], operator.dimensions[name], window):
                 return None
-            written = name in operator.tensors[-1].dimensions
-            if not written and (place < last or window != (1, 1)):
+            if not written and (place < last or window.overlaps):
                 return None
             names.append(name)
             sizes.append(operator.dimensions[name])
             windows.append(window)
-        return SharedAxis(tuple(names), tuple(sizes), tuple(windows)) if sizes[-1] > 1 else None
+        axis = SharedAxis(tuple(names), tuple(sizes), tuple(windows), of_rows)
+        return axis if axis.length > 1 else None
 
     def parts(self, factors: Sequence[int]) -> tuple[Workload, ...]:
         """The operators of one pass of shared loops with these trip counts per axis."""
@@ -160,6 +191,9 @@ def _read_along(writer: Workload, reader: Workload, name: str) -> tuple[str, _Wi
     Returns:
         Its own dimension, the window, and whether it is the last axis; None: by no one dimension.
     """
+    heads = _of_heads(writer, reader)
+    if heads is not None:
+        return heads.get(name)
     written, read = writer.tensors[-1].axes, read_tensor(reader).axes
     if len(written) != len(read):  # such as of groups: what is one long is no axis
         written = tuple(a for a in written if _length(a, writer) > 1)
@@ -180,6 +214,41 @@ def _read_along(writer: Workload, reader: Workload, name: str) -> tuple[str, _Wi
     return own, _Window(step, taps), place == len(read) - 1
 
 
+def _of_heads(writer: Workload, reader: Workload) -> dict[str, tuple[str, _Window, bool]] | None:
+    """How heads are read side by side as the columns of tokens, or columns as heads.
+
+    A tensor of heads, rows and depth is one of tokens and columns, head after head; of rows that
+    share a head those of a token follow each other.
+
+    Returns:
+        By the writer's dimension, what `_read_along` does; None: it is no such tensor.
+    """
+    both = []
+    for axes in (writer.tensors[-1].axes, read_tensor(reader).axes):
+        if any(len(axis.terms) > 1 or axis.terms[0][1] > 1 for axis in axes):
+            return None
+        both.append([axis.terms[0][0] for axis in axes])
+    sizes = [
+        [work.dimensions[name] for name in names]
+        for work, names in zip((writer, reader), both, strict=True)
+    ]
+    if sorted(map(len, both)) != [2, 3]:
+        return None
+    (heads, rows, depth), (tokens, columns) = sorted(sizes, key=len, reverse=True)
+    if rows % tokens or columns != heads * (rows // tokens) * depth:
+        return None
+    written, read = both
+    pairs = ((1, 0), (0, 1)) if len(written) == 3 else ((0, 1), (1, 0))
+    return {
+        written[of]: (
+            read[to],
+            _Window(per=Fraction(sizes[0][of], sizes[1][to])),
+            to == len(read) - 1 or of == len(written) - 1,
+        )
+        for of, to in pairs
+    }
+
+
 def _length(axis: Axis, work: Workload) -> int:
     return 1 + sum(by * (work.dimensions[name] - 1) for name, by in axis.terms)
 
@@ -196,7 +265,7 @@ def _match(written: int, own: int, window: _Window) -> bool:
 
 def divisors(axis: SharedAxis) -> list[int]:
     """Trip counts of a loop over an axis."""
-    size = axis.sizes[-1]
+    size = axis.length
     small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
     return sorted({*small, *(size // n for n in small)})
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from costmodel.cascades.cascade import Cascade, every_factors
+from costmodel.cascades.cascade import STATISTICS, Cascade, every_factors
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import ROLES, shared_buffer
 from costmodel.networks.moves import FILL, READ, UPDATE, Access, Moved, changed_on_chip, moved
@@ -71,22 +71,18 @@ class _Loops(NamedTuple):
 
     cascade: Cascade
     machine: Accelerator
+    prices: _Prices
     factors: tuple[int, ...]
     between: tuple[int, ...]
     pieces: tuple[_Piece, ...]
     sums: bool
-
-    @property
-    def room(self) -> int:
-        """Words of the shared buffer."""
-        return shared_buffer(self.machine).capacity_words or 0
+    room: int
+    statistics: _Piece | None
 
     @property
     def tiles(self) -> tuple[int, ...]:
         """Per operator, words of the tiles between that lie there while it runs."""
-        return tuple(
-            before + behind for before, behind in itertools.pairwise((0, *self.between, 0))
-        )
+        return _beside(self.between)
 
 
 def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
@@ -99,19 +95,17 @@ def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
     Raises:
         ConfigError: as `shared_buffer`.
     """
-    found = []
+    found, prices = [], _Prices(machine)
+    room = shared_buffer(machine).capacity_words or 0
     for factors in every_factors(cascade):
         parts = cascade.parts(factors)
-        loops = _Loops(
-            cascade,
-            machine,
-            factors,
-            tuple(part.words(-1) for part in parts[:-1]),
-            tuple(_pieces(cascade, machine, parts)),
-            any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True)),
-        )
-        if max(loops.tiles) > loops.room:
+        between = tuple(part.words(-1) for part in parts[:-1])
+        if max(_beside(between)) > room:
             continue
+        sums = any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True))
+        pieces = tuple(_pieces(cascade, machine, parts))
+        rows = _statistics(cascade, factors, between[-1])
+        loops = _Loops(cascade, machine, prices, factors, between, pieces, sums, room, rows)
         best: dict[Kept, list[Plan]] = {}
         for plan in _of_loops(loops):
             others = best.setdefault(plan.kept, [])
@@ -121,6 +115,11 @@ def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
             others.append(plan)
         found += [plan for some in best.values() for plan in some]
     return found
+
+
+def _beside(between: Sequence[int]) -> tuple[int, ...]:
+    """Per operator, words of the tensors between that it reads and writes."""
+    return tuple(before + behind for before, behind in itertools.pairwise((0, *between, 0)))
 
 
 def _is_within(one: Moved, other: Moved) -> bool:
@@ -135,27 +134,28 @@ def _of_loops(loops: _Loops) -> Iterator[Plan]:
         return
     between = _operators_between(loops)
     cut = [axis for axis, factor in enumerate(factors) if factor > 1]
-    costs: dict[tuple[_Piece, tuple[int, ...]], Moved] = {}
+    tiles = loops.tiles
+    rows = loops.statistics
+    running = 0 if rows is None else rows.words
+    most = loops.room - max(tiles) - running
     for order in itertools.permutations(cut):
         may = [
             one
             for one in loops.pieces
             if one.visits(factors, order) < times and not (loops.sums and one is output)
         ]
+        costs = {one: _moves_of(one, loops.prices, factors, order) for one in loops.pieces}
+        always = [between]
+        if rows is not None and output is not None:
+            always.append(_moves_of_rows((rows, output), loops.prices, factors, order))
         for chosen in _subsets(may):
             kept = (*chosen, output) if loops.sums and output is not None else chosen
             beside = sum(one.words for one in kept)
-            if max(loops.tiles) + beside > loops.room:
+            if beside > most:
                 continue
-            energy, cycles = between
-            for one in kept:
-                if (one, order) not in costs:
-                    costs[one, order] = _moves_of(one, loops.machine, factors, order)
-                more = costs[one, order]
-                energy, cycles = energy + more.energy, cycles + more.cycles
-            words = tuple(tile + beside for tile in loops.tiles)
-            roles = _roles_of(kept, len(loops.cascade.operators))
-            yield Plan(factors, order, roles, words, Moved(energy, cycles))
+            moves = _sum_of([*always, *(costs[one] for one in kept)])
+            words = tuple(tile + beside + running for tile in tiles)
+            yield Plan(factors, order, _roles_of(kept, len(tiles)), words, moves)
 
 
 def _operators_between(loops: _Loops) -> Moved:
@@ -198,24 +198,97 @@ def _pieces(cascade: Cascade, machine: Accelerator, parts: Sequence[Workload]) -
             yield _Piece(side, role, part.words(index), follows)
 
 
+class _Prices:
+    """What moving so many words costs, each asked for once."""
+
+    def __init__(self, machine: Accelerator) -> None:
+        self._machine, self._known = machine, dict[tuple[str, int], Moved]()
+        self._outer, self._buffer = machine.levels[0], shared_buffer(machine)
+
+    def of(self, way: str, words: int) -> Moved:
+        """Of words that are fetched, written, come back, are added to, are set or renewed."""
+        if (way, words) not in self._known:
+            outer, buffer = self._outer, self._buffer
+            accesses = {
+                "fetched": (Access(outer, READ, words), Access(buffer, FILL, words)),
+                "written": (Access(outer, UPDATE, words),),
+                "back": (Access(outer, READ, words, False), Access(buffer, FILL, words)),
+                "added to": (Access(buffer, READ, words, False),),
+                "set": (Access(buffer, UPDATE, words),),
+                "renewed": (Access(buffer, READ, words, False), Access(buffer, UPDATE, words)),
+            }[way]
+            self._known[way, words] = moved(self._machine, accesses, buffer)
+        return self._known[way, words]
+
+    def scaled(self, words: int) -> Moved:
+        """Of words that are multiplied as they are read: a multiply-accumulate each."""
+        price = Fraction(repr(float(self._machine.mac_energy_pj)))
+        return Moved(words * price, -(-words // self._machine.processing_elements))
+
+
 def _moves_of(
-    piece: _Piece, machine: Accelerator, factors: tuple[int, ...], order: tuple[int, ...]
+    piece: _Piece, prices: _Prices, factors: tuple[int, ...], order: tuple[int, ...]
 ) -> Moved:
-    """What keeping a piece costs over all iterations."""
-    outer, buffer, words = machine.levels[0], shared_buffer(machine), piece.words
-    visits = piece.visits(factors, order)
+    """What keeping a piece costs over all passes."""
+    visits, words = piece.visits(factors, order), piece.words
     if piece.role != "output":
-        fetch = moved(machine, [Access(outer, READ, words), Access(buffer, FILL, words)], buffer)
-        return fetch.times(visits)
+        return prices.of("fetched", words).times(visits)
     distinct = piece.distinct(factors)
-    back = [Access(outer, READ, words, addressed=False), Access(buffer, FILL, words)]
     several = (
-        moved(machine, [Access(outer, UPDATE, words)], buffer).times(visits),
-        moved(machine, back, buffer).times(visits - distinct),
-        moved(machine, [Access(buffer, READ, words, addressed=False)], buffer).times(
-            math.prod(factors) - distinct
-        ),
+        prices.of("written", words).times(visits),
+        prices.of("back", words).times(visits - distinct),
+        prices.of("added to", words).times(math.prod(factors) - distinct),
     )
+    return _sum_of(several)
+
+
+def _statistics(cascade: Cascade, factors: tuple[int, ...], words: int) -> _Piece | None:
+    """The running maxima and sums of rows that are cut; None: none are.
+
+    Args:
+        cascade: of which.
+        factors: trip counts per axis.
+        words: of a tile of the last tensor between.
+    """
+    cut = [
+        axis
+        for axis, factor in zip(cascade.shared, factors, strict=True)
+        if axis.of_rows and factor > 1
+    ]
+    if not cut:
+        return None
+    ((at, axis),) = [(at, axis) for at, axis in enumerate(cascade.shared) if axis is cut[0]]
+    rows = words // axis.tiles(factors[at])[-2]
+    follows = tuple(not one.of_rows for one in cascade.shared)
+    return _Piece(len(cascade.operators) - 1, "output", STATISTICS * rows, follows)
+
+
+def _moves_of_rows(
+    pieces: tuple[_Piece, _Piece], prices: _Prices, factors: tuple[int, ...], order: tuple[int, ...]
+) -> Moved:
+    """What a running maximum and sum cost, and scaling what was added up with the ones before.
+
+    Args:
+        pieces: they, and the output's.
+        prices: of words.
+        factors: trip counts per axis.
+        order: the axes that are cut, the outermost loop first.
+    """
+    rows, output = pieces
+    times, words = math.prod(factors), rows.words
+    distinct, visits = rows.distinct(factors), rows.visits(factors, order)
+    return _sum_of(
+        (
+            prices.of("set", words).times(distinct),
+            prices.of("renewed", words).times(times - distinct),
+            prices.of("written", words).times(visits - distinct),
+            prices.of("back", words).times(visits - distinct),
+            prices.scaled(output.words).times(times - output.distinct(factors)),
+        )
+    )
+
+
+def _sum_of(several: Sequence[Moved]) -> Moved:
     return Moved(
         sum((one.energy for one in several), Fraction(0)), sum(one.cycles for one in several)
     )

@@ -50,6 +50,7 @@ class Walked:
         energy: of these words, pJ, leakage included.
         cycles: in which nothing else runs.
         adds: whether passes added to what others had begun.
+        rows: words of the running maxima and sums of rows that are cut.
     """
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -59,6 +60,7 @@ class Walked:
     energy: Fraction = Fraction(0)
     cycles: int = 0
     adds: bool = False
+    rows: int = 0
 
 
 class Walk:
@@ -88,6 +90,7 @@ class Walk:
         there: dict[Place, Piece] = {}
         begun: set[Piece] = set()
         found.words = [0] * (last + 1)
+        running: list[Piece] = []
         for indices in itertools.product(*(range(loops.factors[axis]) for axis in loops.order)):
             at = dict(zip(loops.order, indices, strict=True))
             parts = tuple(self._parts(loops.factors, at))
@@ -97,15 +100,52 @@ class Walk:
             found.adds |= mine in begun
             for one in sorted(loops.kept):
                 self._bring(found, one, (self._piece(one, at), there, begun, one == output))
+            self._scale(found, loops, at, (running, mine in begun))
             begun.add(mine)
             self._between(found)
         if output in there:
             self._transfer(found, [(self.outer, UPDATE, self._words(found, output), True)])
-        beside = sum(self._words(found, one) for one in loops.kept)
+        beside = found.rows + sum(self._words(found, one) for one in loops.kept)
         for side in range(last + 1):
             lying = [found.parts[one].words(-1) for one in (side - 1, side) if 0 <= one < last]
             found.words[side] = beside + sum(lying)
         return found
+
+    def _scale(
+        self, found: Walked, loops: Loops, at: Mapping[int, int], state: tuple[list[Piece], bool]
+    ) -> None:
+        """Where rows of a softmax are cut: renews their maxima and sums, scales what was added."""
+        side = len(self.cascade.operators) - 1
+        axes = self.cascade.operators[side - 1].tensors[-1].axes
+        row = next(
+            (
+                axis
+                for axis, names in enumerate(self.cascade.axes)
+                if names[side - 1] == axes[-1].terms[0][0]
+                and self.cascade.between[-1] == "softmax"
+                and loops.factors[axis] > 1
+            ),
+            None,
+        )
+        if row is None:
+            return
+        sizes = found.parts[side - 1].dimensions
+        found.rows = 2 * math.prod(sizes[axis.terms[0][0]] for axis in axes[:-1])
+        seen, has_begun = state
+        mine = tuple(i for axis, i in sorted(at.items()) if axis != row)
+        if mine in seen and seen[-1] != mine:  # others came between
+            back = (self.outer, READ, found.rows, False), (self.buffer, FILL, found.rows, True)
+            self._transfer(found, [(self.outer, UPDATE, found.rows, True)])
+            self._transfer(found, back)
+        renewed = [(self.buffer, UPDATE, found.rows, True)]
+        if mine in seen:
+            renewed.insert(0, (self.buffer, READ, found.rows, False))
+        self._transfer(found, renewed)
+        seen.append(mine)
+        if has_begun:  # a multiply-accumulate for each word of the output's piece
+            words = found.parts[side].words(-1)
+            found.energy += words * _exact(self.machine.mac_energy_pj)
+            found.cycles += math.ceil(Fraction(words, self.machine.processing_elements))
 
     def _words(self, found: Walked, one: Place) -> int:
         return found.parts[one[0]].words(one[1])
@@ -121,23 +161,27 @@ class Walk:
             rows = range(at[axis] * trips, (at[axis] + 1) * trips)
             sizes[last][names[last]] = len(rows)
             for side in range(last, 0, -1):
-                reader = self.cascade.operators[side]
-                terms = next(
-                    one.terms
-                    for one in read_tensor(reader).axes
-                    if names[side] in [name for name, _ in one.terms]
-                )
-                needed = {
-                    sum(by * (row if name == names[side] else tap[name]) for name, by in terms)
-                    for row in (rows[0], rows[-1])
-                    for tap in _taps(reader, [name for name, _ in terms if name != names[side]])
-                }
-                rows = range(min(needed), max(needed) + 1)
-                whole = self.cascade.operators[side - 1].dimensions[names[side - 1]]
-                sizes[side - 1][names[side - 1]] = min(whole, len(rows))
-                rows = rows[: min(whole, len(rows))]
+                rows = self._needed(side, names[side - 1 : side + 1], rows)
+                sizes[side - 1][names[side - 1]] = len(rows)
         for operator, own in zip(self.cascade.operators, sizes, strict=True):
             yield operator.model_copy(update={"dimensions": own})
+
+    def _needed(self, side: int, names: Sequence[str], rows: range) -> range:
+        """The rows of the tensor before an operator that so many of its own need."""
+        writer, reader = self.cascade.operators[side - 1 : side + 1]
+        whole, axes = writer.dimensions[names[0]], read_tensor(reader).axes
+        between = writer.tensors[-1].axes
+        if {len(axes), len(between)} == {2, 3}:
+            first, last = (_told_apart(writer, reader, names, row) for row in (rows[0], rows[-1]))
+            return range(first[0], last[1] + 1)
+        terms = next(one.terms for one in axes if names[1] in [name for name, _ in one.terms])
+        needed = {
+            sum(by * (row if name == names[1] else tap[name]) for name, by in terms)
+            for row in (rows[0], rows[-1])
+            for tap in _taps(reader, [name for name, _ in terms if name != names[1]])
+        }
+        found = range(min(needed), max(needed) + 1)
+        return found[: min(whole, len(found))]
 
     def _piece(self, one: Place, at: Mapping[int, int]) -> Piece:
         named = self.cascade.operators[one[0]].tensors[one[1]].dimensions
@@ -193,6 +237,32 @@ class Walk:
             found.energy += cycles * _exact(level.leakage_pj)
             if level is self.buffer:
                 break
+
+
+def _told_apart(
+    writer: Workload, reader: Workload, names: Sequence[str], row: int
+) -> tuple[int, int]:
+    """The first and the last row of a writer that a reader's row needs, where one has heads.
+
+    Every word of the tensor between is looked at from both sides, in the order of its heads.
+    """
+    written = [axis.terms[0][0] for axis in writer.tensors[-1].axes]
+    read = [axis.terms[0][0] for axis in read_tensor(reader).axes]
+    three, two = (written, read) if len(written) == 3 else (read, written)
+    of = {**writer.dimensions} if len(written) == 3 else {**reader.dimensions}
+    tokens = (reader if len(written) == 3 else writer).dimensions[two[0]]
+    shared = of[three[1]] // tokens
+    found = set()
+    for head in range(of[three[0]]):
+        for line in range(of[three[1]]):
+            for deep in (0, of[three[2]] - 1):
+                place = {three[0]: head, three[1]: line, three[2]: deep}
+                column = (head * shared + line % shared) * of[three[2]] + deep
+                flat = {two[0]: line // shared, two[1]: column}
+                here, there = (place, flat) if len(written) == 3 else (flat, place)
+                if there[names[1]] == row:
+                    found.add(here[names[0]])
+    return min(found), max(found)
 
 
 def _taps(reader: Workload, names: Sequence[str]) -> Iterator[dict[str, int]]:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
+
 from costmodel.costs import Objective
 from costmodel.exact.objective import objective_kind
 from costmodel.exact.progress import AnyLevelsProgress, Earlier
@@ -33,6 +35,7 @@ from costmodel.exact_imperfect.prices import Box, least_cycles, prices
 from costmodel.exact_imperfect.spreads import Spread, tightened
 from costmodel.map_space.map_space import MapSpace
 from costmodel.space import Codes
+from costmodel.tile_chains.links import has_links, windowed
 from costmodel.tile_chains.rules import Rules
 from costmodel.tile_chains.spatial import keep_choices
 from mapspace.errors import ConfigError, ContractError
@@ -90,6 +93,9 @@ class _Order:
 
     def energy(self, piece: Piece, grids: int) -> float:
         """Energy, pJ, that the mappings of a piece need at least; inf if there are none."""
+        if self._hands_on:
+            # What levels deliver is not bounded.
+            return float(self.space.tables.macs) * self.space.tables.mac_energy * (1 - SLACK)
         energy, operation = 0.0, self.operation(grids)
         for sure in (False, True):
             found = prices(self.space.tables, self.keeps[piece.kept], piece.box, sure=sure)
@@ -124,7 +130,20 @@ class _Order:
 
     def cycles(self, box: Box) -> int:
         """Cycles that the mappings of a box take at least."""
-        return least_cycles(self.space.tables, box)
+        tables = self.space.tables
+        if self._hands_on:
+            bandwidth = np.full_like(tables.bandwidth, np.inf)
+            shared = np.full_like(tables.machine.shared, np.inf)
+            tables = tables._replace(
+                bandwidth=bandwidth, machine=tables.machine._replace(shared=shared)
+            )
+        return least_cycles(tables, box)
+
+    @cached_property
+    def _hands_on(self) -> bool:
+        """Whether neighbours, or MACs, may hand words to each other."""
+        shared = self.space.accelerator.levels[-1].fanout > 1
+        return has_links(self.space) and (shared or any(windowed(self.space)))
 
 
 class ImperfectProver(ScoredRun):

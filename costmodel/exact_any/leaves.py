@@ -15,9 +15,10 @@ from costmodel.arrays.projections import PART_OF_INPUT
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean
 from costmodel.compiled.laid_out import laid_out
+from costmodel.exact_any.handing import MACS
 from costmodel.exact_any.known import Target
 from costmodel.exact_any.order_codes import write_orders
-from costmodel.exact_any.orders import EVERY_ORDER, Tiling, Wanted, make_places, search_orders
+from costmodel.exact_any.orders import Tiling, Wanted, make_places, search_orders
 from costmodel.map_space import moves
 from costmodel.map_space.constrained_tables import axes_code
 from costmodel.map_space.map_space import MapSpace
@@ -139,7 +140,7 @@ class Leaves:
         self._costs = np.zeros(len(self._found))
         self._assignment: Assignment | None = None
         self._depends: list[tuple[int, Array]] = []
-        self._weights: dict[tuple[bytes, bytes], Weights] = {}
+        self._weights: dict[tuple[bytes, bytes], tuple[Weights, FloatArray]] = {}
         self._groups: dict[tuple[int, bytes], Places] = {}
         self._listed: dict[int, list[Place]] = {}
         self._cycles = np.zeros((0, levels, tensors)), np.zeros(0)
@@ -147,18 +148,48 @@ class Leaves:
         self._meshes = np.flatnonzero(np.maximum(*columns) >= 0).tolist()
         self._charged = meshes(space)
 
-    def _weigh(self, assignment: Assignment, tiles: Array, hops: Mapping[int, Array]) -> Weights:
-        """The weights of a tiling `[L, n]`; most tilings of an assignment share them."""
+    def _weigh(
+        self, assignment: Assignment, tiles: Array, hops: Mapping[int, Array]
+    ) -> tuple[Weights, FloatArray]:
+        """The weights of a tiling `[L, n]`; most tilings of an assignment share them.
+
+        And `[L, T]` what a word costs more where neighbours hand on nothing of a tensor.
+        """
         matter = b"".join(
             tiles[level, dims].tobytes() for level, dims in self._depends if level < len(tiles)
         )
         key = matter, b"".join(twice.tobytes() for twice in hops.values())
         if key not in self._weights:
             extents = _with_points(tiles)
-            self._weights[key] = weights(
-                self._space, assignment.keeps, assignment.spatial[None], extents[None], hops
-            )
+            given = self._space, assignment.keeps, assignment.spatial[None], extents[None], hops
+            found, more = weights(*given), np.zeros(self._tiling.more.shape)
+            if self._tiling.links.any():
+                all_of_it = weights(*given, links=False).weight[0]
+                more = np.where(self._alone(assignment), (all_of_it - found.weight[0])[:-1], 0)
+            self._weights[key] = found, np.maximum(0, more)
         return self._weights[key]
+
+    def _alone(self, assignment: Assignment) -> Array:
+        """`[L, T]` tiles that words may be handed on to across no other fan-out on their way."""
+        links = self._tiling.links > 0
+        found = links.copy()
+        for level, t in np.argwhere(links).tolist():
+            for outside in range(level - 1, 0, -1):
+                if assignment.keeps[outside] >> t & 1:
+                    break
+                found[level, t] &= not links[outside, t]
+        return np.asarray(found)
+
+    def _links(self, assignment: Assignment) -> Array:
+        """`[L, T]` where neighbours may hand on what enters tiles, as `Tiling` has it."""
+        levels, tensors = len(assignment.keeps), self._shape.sliding.size
+        links = np.zeros((levels, tensors), np.int64)
+        handed = handed_on(self._space, assignment.spatial[None])
+        if handed is not None:
+            links[1:] = handed.may[0, :-1]
+            if self._real is not self._space:
+                links[-1] *= MACS
+        return links
 
     def _take_up(self, assignment: Assignment) -> None:
         """Forgets what is known of another assignment."""
@@ -180,6 +211,7 @@ class Leaves:
         said = Tiling(
             tile, step, trips, np.zeros(size), np.zeros((levels, tensors)),
             np.zeros((levels + 1, tensors)), matters, self._ranks, self._rough(assignment),
+            self._links(assignment), np.zeros((levels, tensors)),
         )  # fmt: skip
         return laid_out(said)
 
@@ -215,7 +247,8 @@ class Leaves:
             tiles: `[L, n]` extents of every level's tile.
             hops: by level `[1, T]` twice the hops of a delivery, where they are known.
         """
-        found = self._weigh(assignment, tiles, hops)
+        found, more = self._weigh(assignment, tiles, hops)
+        self._tiling.more[:] = more
         fill_tiling(
             self._shape, tiles, assignment.spatial, found.weight[0], self._linear, self._tiling
         )
@@ -240,8 +273,6 @@ class Leaves:
         """
         tables, machine = self._space.tables, self._space.tables.machine
         keeps, found = assignment.keeps, 0
-        if handed_on(self._space, assignment.spatial[None]).any():
-            return EVERY_ORDER
         for level in np.flatnonzero(machine.router).tolist():
             spread = bool((assignment.spatial[level] > 1).any())
             for t in range(tables.sliding.size):

@@ -17,6 +17,7 @@ import numpy as np
 from costmodel.arrays.tables import Array
 from costmodel.compiled import lean, part
 from costmodel.compiled.by_reference import by_reference
+from costmodel.exact_any.handing import NEVER, UNKNOWN, axis_terms, hand_on, may_hand_on
 from costmodel.tile_chains.shape import Shape
 from costmodel.tile_chains.tiles import FloatArray
 
@@ -25,9 +26,6 @@ SLACK = 1e-12
 
 UNSEEN, RESTING, SLIDING, CLOSED = range(4)
 DEPTH = 160
-
-EVERY_ORDER = -1
-"""What says of a tiling's tensors that every order of the loops may cost something else."""
 
 
 @by_reference
@@ -38,8 +36,9 @@ class Tiling(NamedTuple):
     temporal loops between; beyond `[L, n]` products of the trips of the levels outside; words
     `[L, T]`; weight `[L + 1, T]`; matters `[L, T]` 1 where the words that enter decide what a
     mapping costs; rank `[L, n]` loops of a lower one stand inside the others; rough the tensors, as
-    bits, of which fewer words can cost more, so that no way to enter their tiles is passed over, or
-    EVERY_ORDER.
+    bits, of which fewer words can cost more, so that no way to enter their tiles is passed over;
+    links `[L, T]` 1 where neighbours may hand on what enters tiles, or MACS; more `[L, T]` what a
+    word costs beside its weight where they do not.
     """
 
     tile: Array
@@ -51,6 +50,8 @@ class Tiling(NamedTuple):
     matters: Array
     rank: Array
     rough: int
+    links: Array
+    more: FloatArray
 
 
 @by_reference
@@ -85,7 +86,8 @@ class Places(NamedTuple):
     status, first, moved `[DEPTH, P]`: of a pair, the axis of its innermost loop and the one moved
     since (-1: none); one, far `[DEPTH, P]` how far the innermost loop moves, and all together; new,
     total `[DEPTH, P]` words charged for a credited step, and in all so far; sequence `[DEPTH]` the
-    dimensions that stand, innermost first; busy `[ports]` cycles.
+    dimensions that stand, innermost first; busy `[ports]` cycles;
+    handing `[DEPTH, P]` whether neighbours hand words on.
     """
 
     level: Array
@@ -102,33 +104,20 @@ class Places(NamedTuple):
     total: FloatArray
     sequence: Array
     busy: FloatArray
+    handing: Array
 
 
 def make_places(levels: int, tensors: int, ports: int) -> Places:
     """Scratch for machines of so many levels and limited ports."""
     pairs = levels * tensors
     level, left, tried, placed, sequence = (np.zeros(DEPTH, np.int64) for _ in range(5))
-    status, first, moved, one, far = (np.zeros((DEPTH, pairs), np.int64) for _ in range(5))
+    status, first, moved, one, far, handing = (np.zeros((DEPTH, pairs), np.int64) for _ in range(6))
     new, total = (np.zeros((DEPTH, pairs)) for _ in range(2))
     rest, busy = np.zeros(DEPTH), np.zeros(ports)
     return Places(
-        level, left, tried, placed, rest, status, first, moved, one, far, new, total, sequence, busy
-    )
-
-
-@part
-def _axis_terms(
-    shape: Shape,
-    t: int,
-    d: int,
-) -> int:
-    """Terms of the axis along which a dimension moves a tensor; 0 if it does not."""
-    axis = shape.axis_of[t, d]
-    if axis < 0:
-        return 0
-    axis += shape.axis_start[t]
-    terms: int = shape.term_start[axis + 1] - shape.term_start[axis]
-    return terms
+        level, left, tried, placed, rest, status, first, moved, one, far, new, total, sequence,
+        busy, handing,
+    )  # fmt: skip
 
 
 @part
@@ -199,7 +188,7 @@ def _place_for_pair(
     tensors = shape.sliding.size
     level, t = pair // tensors, pair % tensors
     words = tiling.words[level, t]
-    axis, terms = shape.axis_of[t, d], _axis_terms(shape, t, d)
+    axis, terms = shape.axis_of[t, d], axis_terms(shape, t, d)
     step = 0
     if axis >= 0:
         step = shape.coefficient_of[t, d] * tiling.step[places.level[row], d]
@@ -283,7 +272,7 @@ def _signature(
             continue
         t = pair % tensors
         status = places.status[row, pair]
-        terms = _axis_terms(shape, t, d)
+        terms = axis_terms(shape, t, d)
         if status == SLIDING:
             slides = True
             if terms == 0 or shape.axis_of[t, d] == places.moved[row, pair]:
@@ -331,8 +320,6 @@ def _is_rough(
 ) -> bool:
     """Whether a pair is open of a tensor of which fewer words can cost more."""
     tensors = shape.sliding.size
-    if tiling.rough == EVERY_ORDER:
-        return True
     if tiling.rough:
         for pair in range(tensors, places.status.shape[1]):
             rough = (tiling.rough >> (pair % tensors)) & 1
@@ -351,7 +338,7 @@ def _choices(
     """The dimensions of which one is to be tried next, as bits: one of each kind."""
     n = shape.sizes.size
     left = _innermost(tiling, places.level[row], places.left[row])
-    if _is_rough(shape, tiling, places, row):
+    if _is_rough(shape, tiling, places, row) or may_hand_on(tiling, places, row):
         return left
     chosen = 0
     for d in range(n):
@@ -380,7 +367,7 @@ def _settle(
     """Goes on to the loops that matter, placing those that do not; True where all stand."""
     n = shape.sizes.size
     while True:
-        matters = tiling.rough == EVERY_ORDER
+        matters = may_hand_on(tiling, places, row)
         for pair in range(places.status.shape[1]):
             matters = matters or _is_open(shape, tiling, places, row, pair)
         if not matters:
@@ -420,6 +407,7 @@ def _begin(
     for pair in range(levels * tensors):
         places.status[0, pair] = UNSEEN
         places.total[0, pair] = tiling.words[pair // tensors, pair % tensors]
+        places.handing[0, pair] = UNKNOWN
 
 
 @part
@@ -438,6 +426,8 @@ def _cost(
     for pair in range(tensors, places.status.shape[1]):
         level, t = pair // tensors, pair % tensors
         weight = tiling.weight[level, t]
+        if places.handing[row, pair] == NEVER:
+            weight += tiling.more[level, t]
         counts = weight > 0
         for p in range(ports):
             counts = counts or wanted.ports[p, level, t] > 0
@@ -557,5 +547,7 @@ def _stand(
         places.far[after, pair] = places.far[row, pair]
         places.new[after, pair] = places.new[row, pair]
         places.total[after, pair] = places.total[row, pair]
+        places.handing[after, pair] = places.handing[row, pair]
         if _is_open(shape, tiling, places, row, pair):
             _place_for_pair(shape, tiling, places, after, pair, d, trip, places.rest[after])
+    hand_on(shape, tiling, places, after, d, level)

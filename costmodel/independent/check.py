@@ -173,6 +173,8 @@ class _Look:
         self.space = Mappings(self.claim.workload, self.claim.accelerator, self.claim.keep)
         self.bound = self.rank(self.claim.bound)
         self.least: tuple[Rank, Cost] | None = None
+        machine = self.claim.accelerator
+        self.last = machine.link_transfers and machine.levels[-1].fanout > 1
 
     def over(self) -> bool:
         """Whether the time is; asked by what would go on."""
@@ -227,7 +229,7 @@ class _Look:
                 seen += 1
                 if self.counter.why_not(tiling) is None:
                     found.append(tiling)
-                    mappings += order_count(tiling)
+                    mappings += order_count(tiling, last=self.last)
                 if mappings > most or seen > 4 * most or self.over():
                     return None
         return found
@@ -235,7 +237,7 @@ class _Look:
     def count_all(self, tilings: Iterable[Tiling]) -> None:
         """Counts every mapping of the tilings, and holds the claim against the least."""
         for tiling in tilings:
-            self.count(tiling, every_order(tiling))
+            self.count(tiling, every_order(tiling, last=self.last))
         below = self._below()
         self.check(
             below is None,
@@ -309,9 +311,10 @@ class _Look:
         """The least objective of a tiling, over all its orders where they are few."""
         if self.counter.why_not(tiling) is not None:
             return None
-        if order_count(tiling) <= ORDERS_PER_TILING:
-            return self.count(tiling, every_order(tiling))
-        return self.count(tiling, (random_orders(tiling, rng) for _ in range(ORDERS_PER_TILING)))
+        if order_count(tiling, last=self.last) <= ORDERS_PER_TILING:
+            return self.count(tiling, every_order(tiling, last=self.last))
+        drawn = (random_orders(tiling, rng, last=self.last) for _ in range(ORDERS_PER_TILING))
+        return self.count(tiling, drawn)
 
     def _descend(self, rng: random.Random, start: Tiling, deadline: float) -> int:
         """Goes to the best neighbour while that is better; how many steps."""

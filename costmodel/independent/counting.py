@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from costmodel.independent.added_cycles import transfers, turning
+from costmodel.independent.links import count_linked
 from costmodel.machines.accelerators import Accelerator
 from costmodel.map_space.mapping import Mapping
 from costmodel.problems.affine import Tensor, Workload
@@ -91,8 +92,6 @@ def why_not_counted(workload: Workload, accelerator: Accelerator) -> str | None:
     further = accelerator.further_key is not None or len(levels) != 3
     if accelerator.constraints:
         return f"{accelerator.name} has constraints"
-    if accelerator.link_transfers:
-        return f"{accelerator.name} has link_transfers"
     if accelerator.factors == "imperfect":
         return f"{accelerator.name} has factors: imperfect"
     if further and any(len(axis.terms) > 1 for axis in workload.tensors[-1].axes):
@@ -116,7 +115,7 @@ class Counter:
     _energy: list[tuple[int, int, int]] = field(init=False)
     _address: list[int] = field(init=False)
     _leakage: list[int] = field(init=False)
-    _way: list[tuple[int, int, int]] = field(init=False)
+    ways: list[tuple[int, int, int]] = field(init=False)
     _mac: int = field(init=False)
     _instances: list[int] = field(init=False)
     _bits: list[int] = field(init=False)
@@ -140,11 +139,11 @@ class Counter:
         self._address = [self._units(level.address_pj) for level in levels]
         leaks = [*(level.leakage_pj for level in levels), self.accelerator.mac_leakage_pj]
         self._leakage = [self._units(leakage) for leakage in leaks]
-        self._way = []
+        self.ways = []
         for level in levels:
             way = (level.hop_energy_pj, level.router_pj, level.ingress_pj)
             hop, router, ingress = map(self._units, way)
-            self._way.append((hop, router, ingress))
+            self.ways.append((hop, router, ingress))
         tensors = self.workload.tensors
         self._bits = [
             (level.word_bits or self.accelerator.word_bits) if any(t.bits for t in tensors) else 1
@@ -302,9 +301,15 @@ class Counter:
         # Those that share a room pass the same ports.
         ports = {index: members[0] for members in self._rooms().values() for index in members}
         for t in range(len(self.axes)):
-            if any(map(any, self._way)):
-                energy += self._networks(tiling, orders, t, cycles, instances, known)
-            for index, reads, fills, updates in self._accesses(tiling, orders, t, cycles, known):
+            counted: Iterable[tuple[int, int, int, int]]
+            if self.accelerator.link_transfers:
+                networks, counted = count_linked(self, tiling, orders, t, instances)
+                energy += networks
+            else:
+                counted = self._accesses(tiling, orders, t, cycles, known)
+                if any(map(any, self.ways)):
+                    energy += self._networks(tiling, orders, t, cycles, instances, known)
+            for index, reads, fills, updates in counted:
                 energy += self._charge(t, index, (reads, fills, updates), instances[index])
                 # The model rounds here, in this order, and so does Timeloop.
                 accesses, values = self.shares[t][index]
@@ -488,7 +493,7 @@ class Counter:
         keepers = [level for level in range(len(tiling.keep)) if t in tiling.keep[level]]
         last = len(tiling.keep) - 1
         for index, level in enumerate(self.accelerator.levels):
-            hop, router, ingress = self._way[index]
+            hop, router, ingress = self.ways[index]
             if index < keepers[0] or not (hop or router or ingress):
                 continue
             classes = self._classes(tiling, t, index)

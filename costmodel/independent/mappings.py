@@ -211,31 +211,33 @@ class Mappings:
             # Loops along the height stand outside those along the width.
             parts = [d for d in loops if d in up], [d for d in loops if d not in up]
             orders: Iterator[tuple[Sequence[int], ...]] = iter([parts])
-            if level.hop_energy_pj or level.router_pj:
+            if level.hop_energy_pj or level.router_pj or self.accelerator.link_transfers:
                 orders = itertools.product(*map(itertools.permutations, parts))
             for tall, wide in orders:
                 yield (*tall, *wide, *still), up
 
 
-def order_count(tiling: Tiling) -> int:
-    """How many orders of temporal loops can make a difference; the innermost level's cannot."""
-    return math.prod(
-        math.factorial(sum(trips > 1 for trips in row)) for row in tiling.temporal[:-1]
-    )
+def loops_that_turn(tiling: Tiling, *, last: bool) -> list[list[int]]:
+    """Per level the dimensions whose orders can make a difference.
+
+    Args:
+        tiling: the tiling.
+        last: whether those of the innermost level can: where MACs hand words to each other.
+    """
+    rows = [[d for d, trips in enumerate(row) if trips > 1] for row in tiling.temporal]
+    return rows if last else [*rows[:-1], []]
 
 
-def every_order(tiling: Tiling) -> Iterator[Orders]:
+def order_count(tiling: Tiling, *, last: bool = False) -> int:
+    """How many orders of temporal loops can make a difference."""
+    return math.prod(math.factorial(len(row)) for row in loops_that_turn(tiling, last=last))
+
+
+def every_order(tiling: Tiling, *, last: bool = False) -> Iterator[Orders]:
     """All orders of the temporal loops that turn."""
-    return itertools.product(
-        *(
-            itertools.permutations([d for d, trips in enumerate(row) if trips > 1])
-            for row in tiling.temporal[:-1]
-        ),
-        [()],
-    )
+    return itertools.product(*map(itertools.permutations, loops_that_turn(tiling, last=last)))
 
 
-def random_orders(tiling: Tiling, rng: random.Random) -> Orders:
+def random_orders(tiling: Tiling, rng: random.Random, *, last: bool = False) -> Orders:
     """Orders of the temporal loops at random."""
-    rows = [[d for d, trips in enumerate(row) if trips > 1] for row in tiling.temporal[:-1]]
-    return (*(tuple(rng.sample(row, len(row))) for row in rows), ())
+    return tuple(tuple(rng.sample(row, len(row))) for row in loops_that_turn(tiling, last=last))

@@ -258,7 +258,7 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
     """
     groups: dict[str, list[int]] = {}
     spaces: dict[str, MapSpace] = {}
-    codes: list[Codes] = []
+    codes: dict[int, Codes] = {}
     nests = {index: record for index, record in enumerate(records) if is_nest_record(record)}
     for index, record in enumerate(records):
         if index in nests:
@@ -270,7 +270,7 @@ def score(records: Sequence[Record], model: LoopNestModel) -> list[Record]:
             )
             if key not in spaces:
                 spaces[key] = _space(record)
-            codes.append(record_code(spaces[key], record))
+            codes[index] = record_code(spaces[key], record)
             groups.setdefault(key, []).append(index)
         except ConfigError as error:
             raise ConfigError(f"record {index}: {error}") from None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costmodel.networks.network import Listed, NetworkSource, ReadNetwork, read_network
-from costmodel.networks.transformers import transformer_layers
+from costmodel.networks.transformers import is_one_sequence, transformer_layers
 from costmodel.problems.affine import Workload
 from costmodel.problems.workloads import named_layers, network_names
 from mapspace.errors import ConfigError
@@ -115,6 +115,12 @@ def _place(network: str, layer: str) -> tuple[int, ...]:
 FEEDERS = {"context": ("scores", "softmax"), "down": ("up", "activation")}
 """Layers of a transformer that read another's output, and what is done to it on the way."""
 
+ORDER = {"patches": 0, "value": 1, "query": 2}
+"""Of a transformer's first layers."""
+
+HEADS = {"scores": ("query", None), "projection": ("context", None)}
+"""The same of one sequence: columns are told apart as heads, and put side by side again."""
+
 
 def _transformer(source: str) -> list[Listed]:
     layers = transformer_layers(source)
@@ -122,9 +128,12 @@ def _transformer(source: str) -> list[Listed]:
         return []
     found = []
     before: dict[str, tuple[str, int]] = {}
+    feeders = {**FEEDERS, **(HEADS if is_one_sequence(source) else {})}
+    # Keys and values come first, so that queries are read by the next layer.
+    layers.sort(key=lambda layer: ORDER.get(layer[0].name.rpartition("-")[2], len(ORDER)))
     for work, count in layers:
         kind = work.name.rpartition("-")[2]
-        feeder, between = FEEDERS.get(kind, (None, None))
+        feeder, between = feeders.get(kind, (None, None))
         linked = before.get(feeder) if feeder else None
         # A gated layer reads the product of two.
         reads = linked[0] if linked is not None and linked[1] == count else None

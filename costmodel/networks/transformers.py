@@ -210,6 +210,12 @@ def transformer_layers(source: str) -> list[tuple[Workload, int]] | None:
     ]
 
 
+def is_one_sequence(source: str) -> bool:
+    """Whether a transformer, as `transformer` takes it, computes one sequence at a time."""
+    name, _, options = source.strip().lower().replace("_", "-").partition(":")
+    return name in TRANSFORMERS and _run(source, name, options).batch == 1
+
+
 def uncounted_words(source: str) -> dict[str, Words]:
     """Words that a network's operators without multiply-accumulates move, by operator.
 

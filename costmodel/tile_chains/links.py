@@ -7,8 +7,8 @@ over a dimension step over all that the children hold of it, so that a tile that
 Of tiles that rest nothing enters, but for the MACs: they take their operands in every step, and
 those that share one with a neighbour get it from there as long as it rests. So the MACs of a
 machine are a level of its own to bounds, whose tiles are one point: what rests in it is free. A
-tensor with windows may get everything from neighbours, but for what its first visit brings, which
-is not counted (lemma 19 of docs/inside/proof-any-levels.md).
+tensor with windows may have neighbours' words in every step; of them `Handed` says the least that
+is delivered (lemma 19 of docs/inside/proof-any-levels.md).
 
 Letters: B assignments, L levels, n dimensions, T tensors.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -86,33 +87,114 @@ def has_links(space: MapSpace) -> bool:
     return space.accelerator.link_transfers and bool((space.tables.fanout > 1).any())
 
 
-@lru_cache(maxsize=64)
-def _windowed(terms: bytes, dimensions: bytes, starts: bytes, sizes: bytes) -> tuple[bool, ...]:
-    """`[T]` whether a tensor has an axis of several dimensions that have more than one place."""
-    term_start, axis_start = (np.frombuffer(array, np.int64) for array in (terms, starts))
-    moving = np.frombuffer(sizes, np.int64)[np.frombuffer(dimensions, np.int64)]
-    several = [(moving[a:b] > 1).sum() > 1 for a, b in itertools.pairwise(term_start.tolist())]
-    return tuple(any(several[a:b]) for a, b in itertools.pairwise(axis_start.tolist()))
+class Axis(NamedTuple):
+    """An axis of a tensor: its dimensions that have more than one place."""
+
+    dimensions: tuple[int, ...]
+
+    @property
+    def slides(self) -> bool:
+        """Whether it is one of a window."""
+        return len(self.dimensions) > 1
 
 
-def windowed(space: MapSpace) -> tuple[bool, ...]:
+_axes: WeakKeyDictionary[MapSpace, list[list[Axis]]] = WeakKeyDictionary()
+
+
+def axes_of(space: MapSpace) -> list[list[Axis]]:
+    """`[T]` the axes of every tensor."""
+    if space not in _axes:
+        t = space.tables
+        moving = [
+            Axis(tuple(d for d in t.term_dimension[a:b].tolist() if t.sizes[d] > 1))
+            for a, b in itertools.pairwise(t.term_start.tolist())
+        ]
+        _axes[space] = [moving[a:b] for a, b in itertools.pairwise(t.axis_start.tolist())]
+    return _axes[space]
+
+
+def windowed(space: MapSpace) -> list[bool]:
     """`[T]` whether tensors have windows: what neighbours hand on of them is not known."""
-    t = space.tables
-    arrays = (t.term_start, t.term_dimension, t.axis_start, t.sizes)
-    return _windowed(*(array.astype(np.int64).tobytes() for array in arrays))
+    return [any(axis.slides for axis in axes) for axes in axes_of(space)]
 
 
-def handed_on(space: MapSpace, spatial: Array) -> Flags:
-    """`[B, L, T]` where it is not known how much of a tensor neighbours hand on.
+class Handed(NamedTuple):
+    """Where neighbours may hand on words of a tensor, and what is delivered to them at least.
+
+    may `[B, L, T]`; kept `[B, L, T]` children of an instance with tiles of their own that it
+    delivers to at least, in the mean over all steps, where the children keep the tensor; passed
+    `[B, L, T]` where they do not.
+    """
+
+    may: Flags
+    kept: FloatArray
+    passed: FloatArray
+
+    def share(self, counts: Array, keeps: tuple[int, ...], child: int, t: int) -> FloatArray:
+        """`[B]` the share that is delivered at least of the words that enter a level's tile.
+
+        Args:
+            counts: `[B, L, T]` children with tiles of their own.
+            keeps: `[L]` kept tensors of every level, as bits.
+            child: the level, or the MACs; it keeps the tensor.
+            t: the tensor.
+        """
+        found = np.minimum(1, self.kept[:, child - 1, t] / counts[:, child - 1, t])
+        found = np.where(self.may[:, child - 1, t], found, 1)
+        return np.asarray(found * self.passing(counts, keeps, child, t))
+
+    def passing(self, counts: Array, keeps: tuple[int, ...], child: int, t: int) -> FloatArray:
+        """As `share`, of what passes by the levels on the way from the one that keeps it."""
+        found = np.ones(len(counts))
+        for level in range(child - 1, -1, -1):
+            if keeps[level] >> t & 1:
+                break
+            outside = level - 1
+            share = np.minimum(1, self.passed[:, outside, t] / counts[:, outside, t])
+            found *= np.where(self.may[:, outside, t], share, 1)
+        return found
+
+
+def handed_on(space: MapSpace, spatial: Array) -> Handed | None:
+    """What neighbours may hand on under assignments; None where they hand on nothing.
 
     Args:
         space: the map space.
         spatial: `[B, L, n]` spatial factors below every level.
     """
-    found = np.zeros((*spatial.shape[:2], space.tables.sliding.size), np.bool_)
-    if has_links(space):
-        found[:] = (spatial > 1).any(axis=2, keepdims=True) & np.array(windowed(space))
-    return found
+    slides = windowed(space)
+    if not has_links(space) or not any(slides):
+        return None
+    shape = *spatial.shape[:2], len(slides)
+    found = Handed(np.zeros(shape, np.bool_), np.ones(shape), np.ones(shape))
+    spread = spatial > 1
+    for t in np.flatnonzero(slides).tolist():
+        axes = axes_of(space)[t]
+        # Neighbours have each other's words where both hold the same, or lie along a window.
+        shared = spread[..., space.tables.relevant[t] == 0].any(axis=2)
+        along = [d for axis in axes if axis.slides for d in axis.dimensions]
+        found.may[..., t] = shared | spread[..., along].any(axis=2)
+        listed = [d for axis in axes for d in axis.dimensions]
+        if len(set(listed)) < len(listed):
+            continue  # a dimension of two axes
+        # Along an axis children are apart by each of its loops at least.
+        apart = np.array([spatial[..., axis.dimensions].max(axis=2, initial=1) for axis in axes])
+        found.passed[..., t] = apart.prod(axis=0)
+        others = [
+            np.delete(apart, place, axis=0).prod(axis=0)
+            for place, axis in enumerate(axes)
+            if axis.slides
+        ]
+        # The loop inside all others that moves the tile takes its further steps in all rounds but
+        # one, along one axis: what lies furthest along it is nobody's there.
+        fewest = min(_smallest_factor(int(space.tables.sizes[d])) for d in along)
+        found.kept[..., t] = np.min(others, axis=0) * (1 - 1 / fewest)
+    return found if found.may.any() else None
+
+
+@lru_cache(maxsize=1024)
+def _smallest_factor(size: int) -> int:
+    return next(factor for factor in range(2, size + 1) if size % factor == 0)
 
 
 def let_rest(space: MapSpace, spatial: Array, weight: FloatArray) -> FloatArray:
@@ -130,14 +212,12 @@ def let_rest(space: MapSpace, spatial: Array, weight: FloatArray) -> FloatArray:
     """
     if space not in _operands:
         return np.zeros((*weight.shape[:-2], weight.shape[-1]))
-    spread = spatial[:, -2] > 1
+    spread, handed = spatial[:, -2] > 1, handed_on(space, spatial)
     alone = np.array(
-        [
-            ~(spread & (space.tables.relevant[t] == 0)).any(axis=1)
-            & ~(spread.any(axis=1) & several)
-            for t, several in enumerate(windowed(space))
-        ]
+        [~spread[:, relevant == 0].any(axis=1) for relevant in space.tables.relevant]
     ).T
+    if handed is not None:
+        alone &= ~handed.may[:, -2]
     moved = np.where(alone, weight[..., -2, :], 0.0)
     weight[..., -2, :] -= moved
     weight[..., -1, :] += moved

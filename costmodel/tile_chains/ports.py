@@ -122,12 +122,7 @@ def port_weights(
         weight, own,
     )  # fmt: skip
     if has_links(space) and listed:
-        spatial = found.outer[:, 1:] // found.outer[:, :-1]
-        handed = handed_on(space, spatial)
-        for level in range(1, len(keeps)):
-            weight[:, :, level] *= ~handed[:, level - 1]
-        steps = int(space.tables.macs) // spatial.prod(axis=(1, 2))
-        own += let_rest(space, spatial, weight) * steps[:, None]
+        _hand_on(space, listed, keeps, found, PortWeights(weight, own))
     for place, port in enumerate(listed):
         if port.turns:
             machine = space.tables.machine
@@ -140,6 +135,34 @@ def port_weights(
                     own[place, :, t] += machine.turns[level, t] * steps
             own[place, :, 0] += found.cycles - machine.waiting
     return PortWeights(weight, own)
+
+
+def _hand_on(
+    space: MapSpace, listed: Sequence[Port], keeps: tuple[int, ...], of: Weights, found: PortWeights
+) -> None:
+    """Leaves out of ports' cycles what neighbours may hand on, as of energies; changes `found`."""
+    above = of.outer.prod(axis=2)
+    spatial, steps = of.outer[:, 1:] // of.outer[:, :-1], int(space.tables.macs) // above[:, -1]
+    handed, width = handed_on(space, spatial), moving_of(space).width
+    for t in np.flatnonzero([] if handed is None else handed.may.any(axis=(0, 1))).tolist():
+        assert handed is not None  # else there is no such tensor
+        kept = [level for level, mask in enumerate(keeps) if mask >> t & 1]
+        for child in (*kept[1:], len(keeps)):
+            share = handed.share(of.groups, keeps, child, t)
+            may, once = handed.may[:, child - 1, t], above[:, child - 1] == 1
+            for place, port in enumerate(listed):
+                weight = found.weight[place, :, child, t]
+                if child == port.level:
+                    # Its own words come in: fewer, or with one cut off.
+                    words = width[child, t] / port.bandwidth * port.writes
+                    weight -= np.where(may & ~once, words, 0.0)
+                    found.own[place, :, t] -= np.where(may & once, words, 0.0)
+                    continue
+                passed = weight * (1 - share)
+                weight -= passed
+                if child == len(keeps):
+                    found.own[place, :, t] -= passed * steps
+    found.own[:] += let_rest(space, spatial, found.weight) * steps[:, None]
 
 
 def priced(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodel.arrays.machine_tables import NETWORK_OF_HOPS
+from costmodel.arrays.machine_tables import NETWORK_OF_HOPS, prices_of_values
 from costmodel.arrays.projections import (
     GROUPS_PER_AXIS,
     GROUPS_PER_CHILD,
@@ -25,7 +25,7 @@ from costmodel.arrays.projections import (
 from costmodel.arrays.tables import Array
 from costmodel.loop_nest.networks import fill_least_hops
 from costmodel.map_space.map_space import MapSpace
-from costmodel.tile_chains.links import Flags, handed_on, has_links, let_rest
+from costmodel.tile_chains.links import Handed, handed_on, has_links, let_rest
 from costmodel.tile_chains.once import (
     Filled,
     distinct,
@@ -84,7 +84,7 @@ def groups(space: MapSpace, level: int, t: int, spatial: Array, inside: Array) -
 
 def weights(
     space: MapSpace, keeps: tuple[int, ...], spatial: Array, extents: Array | None = None,
-    hops: Mapping[int, Array] | None = None,
+    hops: Mapping[int, Array] | None = None, links: bool = True,
 ) -> Weights:  # fmt: skip
     """The weights of assignments.
 
@@ -96,6 +96,7 @@ def weights(
             then equal to the model's (but for blocks and networks), not below them.
         hops: by level `[B, T]` twice the hops of a delivery to all children; of levels that are
             missing as few as there can be.
+        links: whether neighbours may hand on words of windows.
     """
     tables, machine = space.tables, space.tables.machine
     batch, levels, n = spatial.shape
@@ -107,7 +108,7 @@ def weights(
     if extents is not None:
         for level, t in zip(*np.nonzero(tables.grouping == GROUPS_PER_AXIS), strict=True):
             counts[:, level, t] = groups(space, level, t, spatial[:, level], extents[:, level + 1])
-    handed = handed_on(space, spatial)
+    handed = handed_on(space, spatial) if links else None
     delivered = np.zeros((batch, levels, tensors))
     for level in np.flatnonzero(machine.network).tolist():
         for t in range(tensors):
@@ -116,33 +117,64 @@ def weights(
                 known = None if hops is None or level not in hops else hops[level][:, t]
                 below = spatial[:, level], fewest[:, level, t]
                 delivered[:, level, t] = _delivery(space, level, t, *below, known)
-    if handed.any():
-        counts[handed], delivered[handed] = 0, 0.0
+    if handed is not None:
+        delivered[handed.may] = 0.0
     found = Filled(
         np.zeros((batch, levels + 1, tensors)), np.empty(batch), np.empty(batch),
         np.zeros((batch, tensors)), np.empty(batch, np.int64), np.empty(levels + 1, np.int64),
     )  # fmt: skip
     fill_weights(moving_of(space), np.array(keeps), counts, delivered, outer, found)
-    _hand_on(space, keeps, spatial, handed, found)
+    if has_links(space):
+        if handed is not None:
+            _hand_on(space, keeps, (outer, counts), handed, found)
+        moved = let_rest(space, spatial, found.weight)
+        moved *= (int(space.tables.macs) // outer[:, -1].prod(axis=1))[:, None]
+        found.own[:] += moved
+        found.fixed[:] += moved.sum(axis=1)
     return Weights(*found[:-1], outer, counts)
 
 
 def _hand_on(
-    space: MapSpace, keeps: tuple[int, ...], spatial: Array, handed: Flags, found: Filled
-) -> None:
-    """Leaves out of weights what neighbours may hand on, and lets words rest at the MACs."""
-    if not has_links(space):
-        return
-    # Fills are shared out among all instances, so that they may be fewer as well.
-    for level in range(1, len(keeps)):
-        kept = (keeps[level] >> np.arange(handed.shape[2])) & 1 > 0
-        above = handed[:, level - 1] & kept
-        for t in np.flatnonzero(above.any(axis=0)).tolist():
-            found.weight[above[:, t], level, t] = 0.0
-    moved = let_rest(space, spatial, found.weight)
-    moved *= (int(space.tables.macs) // spatial.prod(axis=(1, 2)))[:, None]
-    found.own[:] += moved
-    found.fixed[:] += moved.sum(axis=1)
+    space: MapSpace, keeps: tuple[int, ...], around: tuple[Array, Array], handed: Handed,
+    found: Filled,
+) -> None:  # fmt: skip
+    """Leaves out of weights what neighbours may hand on.
+
+    Args:
+        space: the map space.
+        keeps: `[L]` kept tensors of every level, as bits.
+        around: `[B, L + 1, n]` spatial factors outside, `[B, L, T]` children with tiles of their
+            own.
+        handed: what they may hand on.
+        found: the weights, changed.
+    """
+    tables, machine, above = space.tables, space.tables.machine, around[0].prod(axis=2)
+    prices = prices_of_values(machine)
+    for t in np.flatnonzero(handed.may.any(axis=(0, 1))).tolist():
+        kept = [level for level, mask in enumerate(keeps) if mask >> t & 1]
+        for level in kept[1:]:
+            outside, may = level - 1, handed.may[:, level - 1, t]
+            clusters = np.minimum(above[:, level], machine.clusters[level])
+            fill = clusters * (prices[level, t, 1] + machine.address[level])
+            read = clusters * (prices[level, t, 0] + machine.address[level])
+            rest = (found.weight[:, level, t] - fill) * handed.passing(around[1], keeps, level, t)
+            # Whom nothing is delivered to has it from a neighbour, which reads it for that.
+            counts = around[1][:, outside, t]
+            hop = tables.hop_energy[outside] + 2 * machine.router[outside]
+            instead = above[:, outside] * hop + read / above[:, level]
+            saved = np.maximum(0, rest / counts - instead)
+            rest -= np.where(may, np.maximum(0, counts - handed.kept[:, outside, t]) * saved, 0)
+            # What instances hand on is shared out among all, and a word may be cut off.
+            found.weight[:, level, t] = rest + np.where(may, fill / above[:, outside], fill)
+            cut = np.where(may, fill + read, 0.0)
+            found.fixed[:] -= cut
+            found.own[:, t] -= cut
+        macs = found.weight[:, -1, t]
+        passed = macs * (1 - handed.share(around[1], keeps, len(keeps), t))
+        macs -= passed
+        steps = int(space.tables.macs) // above[:, -1]
+        found.fixed[:] -= passed * steps
+        found.own[:, t] -= passed * steps
 
 
 def placed_weights(space: MapSpace, keeps: tuple[int, ...], spatial: Array) -> Weights:

@@ -30,10 +30,10 @@ from costmodel.exact_any.weighted import Line, Point, point_of
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
-from costmodel.networks.moves import READ, UPDATE, Moved
-from costmodel.problems.affine import Workload
+from costmodel.networks.moves import Moved
 from costmodel.space import Codes
 from orchestrator.networks.layer_lines import NO_CODE, SLICE, LayerLines, Weight
+from orchestrator.networks.plan_floors import DOWN, PlanFloors
 
 MOST_OPEN = 32
 """Proofs of parts that can go on; of others what they found stays."""
@@ -67,7 +67,9 @@ class CascadeLines(LayerLines):
         self.sides = range(len(cascade.operators))
         self.plans = plans(cascade, machine)
         self._parts: dict[_Part, LayerLines | None] = {}
-        self._passing: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
+        self._floors = PlanFloors(cascade, machine, self.plans)
+        self._alike: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[_Part]] = {}
+        self._joins: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
         self._least_words: dict[tuple[int, tuple[int, ...], tuple[str, ...]], int] = {}
         for plan in self.plans:
             for side in self.sides:
@@ -78,7 +80,6 @@ class CascadeLines(LayerLines):
         self._whole: set[int] = set()
         self._heaps: dict[Weight, list[tuple[Fraction, int]]] = {}
         self._open: OrderedDict[tuple[_Part, Weight], None] = OrderedDict()
-        self._fewest: dict[tuple[int, tuple[int, ...], tuple[str, ...]], Fraction] = {}
         self._limited = any(getattr(one, key) for one in machine.levels for key in limits)
         super().__init__(MapSpace(cascade.operators[0], machine), 1)
 
@@ -88,6 +89,8 @@ class CascadeLines(LayerLines):
         Not of what is summed over, nor of a dimension that slides with another: the steps of two
         loops may share words by luck. Nor where passes compute rows again.
         """
+        if (side, factors) in self._joins:
+            return self._joins[side, factors]
         work = self.cascade.operators[side]
         found = []
         for axis, factor in zip(self.cascade.shared, factors, strict=True):
@@ -100,7 +103,8 @@ class CascadeLines(LayerLines):
             )
             pieces = axis.tiles(factor)[side] * factor == axis.sizes[side]
             found.append(1 if plain and pieces else factor)
-        return tuple(found)
+        self._joins[side, factors] = tuple(found)
+        return self._joins[side, factors]
 
     def part(self, side: int, plan: Plan) -> LayerLines | None:
         """What is proven of one of the operators as a plan runs it; None: it cannot."""
@@ -115,6 +119,8 @@ class CascadeLines(LayerLines):
             space = None if machine is None else MapSpace(work, machine)
             fits = space is not None and not (why_infeasible(space) or why_not_proven(space))
             self._parts[part] = LayerLines(space, 1) if fits and space is not None else None
+            if part.outside:
+                self._alike.setdefault((part.side, part.factors, part.roles), []).append(part)
         return self._parts[part]
 
     def _relaxed(self, side: int, plan: Plan) -> list[tuple[int, Fraction, LayerLines]]:
@@ -125,72 +131,22 @@ class CascadeLines(LayerLines):
         """
         factors, roles = self._joined(side, plan.factors), plan.roles(side)
         words = self._least_words[side, factors, roles]
-        outside = plan.times * self._once(side, plan.factors, roles)
+        outside = plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)
         found = []
-        for beside, part in (
-            (Fraction(0), _Part(side, factors, roles, words)),
-            (outside, _Part(side, factors, roles, words, outside=False)),
-        ):
+        larger = [(Fraction(0), _Part(side, factors, roles, words))]
+        if factors != plan.factors:  # else the first says more
+            larger.append((outside, _Part(side, factors, roles, words, outside=False)))
+        for beside, part in larger:
             lines = self._lines_of(part)
             if lines is not None:
                 found.append((math.prod(factors), beside, lines))
         return found
 
-    def _once(self, side: int, factors: tuple[int, ...], roles: tuple[str, ...]) -> Fraction:
-        """Energy of the outermost level where a part's other tensors pass it once, pJ."""
-        key = (side, factors, roles)
-        if key not in self._passing:
-            work, level = self.cascade.parts(factors)[side], self._machine.levels[0]
-            energy = Fraction(0)
-            for index, tensor in enumerate(work.tensors):
-                role = work.roles[tensor.name]
-                if role in roles:
-                    continue
-                words = self._words_of(work, index)
-                action = UPDATE if role == "output" else READ
-                price = Fraction(repr(float(level.energies[action])))
-                energy += -(-words // level.block_words) * price
-            self._passing[key] = energy
-        return self._passing[key]
-
-    @staticmethod
-    def _words_of(work: Workload, index: int) -> int:
-        """Words of a tensor that are read at least: of an axis that slides the longer of two."""
-        axes = work.tensors[index].axes
-        return math.prod(max(work.dimensions[name] for name, _ in axis.terms) for axis in axes)
-
-    def _cycles_of(self, side: int, factors: tuple[int, ...], roles: tuple[str, ...]) -> Fraction:
-        """Cycles that a part takes at least: its MACs', and those of the outermost bandwidth."""
-        key = (side, factors, roles)
-        if key not in self._fewest:
-            work, level = self.cascade.parts(factors)[side], self._machine.levels[0]
-            elements = math.prod(one.fanout for one in self._machine.levels)
-            cycles = Fraction(math.prod(work.dimensions.values()) // elements)
-            words = [0, 0]
-            for index, tensor in enumerate(work.tensors):
-                role = work.roles[tensor.name]
-                if role not in roles:
-                    words[role == "output"] += self._words_of(work, index)
-            for many, rate in (
-                (words[0], level.read_bandwidth),
-                (words[1], level.write_bandwidth),
-                (sum(words), level.bandwidth),
-            ):
-                if rate is not None:
-                    cycles = max(cycles, Fraction(math.floor(many / Fraction(repr(float(rate))))))
-            self._fewest[key] = cycles
-        return self._fewest[key]
-
     @property
     def _first(self) -> int | None:
-        """A plan that can run, from the one that moves least on; None: there is none."""
-
-        def energy(index: int) -> Fraction:
-            plan = self.plans[index]
-            once = [self._once(side, plan.factors, plan.roles(side)) for side in self.sides]
-            return plan.times * sum(once, Fraction(0)) + plan.moves.energy
-
-        for index in sorted(range(len(self.plans)), key=lambda one: (energy(one), one)):
+        """A plan that can run, from the least floor on; None: there is none."""
+        order: list[int] = np.argsort(self._floors.energies, kind="stable").tolist()
+        for index in order:
             if all(self.part(side, self.plans[index]) is not None for side in self.sides):
                 return index
         return None
@@ -212,20 +168,16 @@ class CascadeLines(LayerLines):
         energy = min(macs for macs, _ in found) * self._machine.mac_energy_pj * (1 - SLACK)
         return Moved(Fraction(energy), min(cycles for _, cycles in found))
 
-    def begin(self, seconds: float | None = None) -> None:
-        """Looks for mappings of the parts of a first plan; there is one, as `runs` says.
+    def bound_at(self, weight: Weight, fewest: Fraction = Fraction(0)) -> Fraction:
+        """As of one layer; no less than the least floor of all plans."""
+        return max(super().bound_at(weight, fewest), self._floors.least(weight))
 
-        Raises:
-            DataError: none was found in time.
-        """
-        index = self._first
-        assert index is not None  # who asks has looked whether it runs
-        for side in self.sides:
-            part = self.part(side, self.plans[index])
-            assert part is not None  # the plan can run
-            if not part.points:
-                part.begin(seconds)
-        self._offer_plan(index, None)
+    def begin(self, seconds: float | None = None) -> None:
+        """Nothing: a first plan is looked for when a cascade could be the best."""
+
+    def looseness(self, weight: Weight) -> Fraction:
+        """As of one layer; where no plan is known, all that is certain."""
+        return super().looseness(weight) if self.points else self.bound_at(weight)
 
     def settle(self, weight: Weight, seconds: float) -> None:
         """As of one layer; of plans that are equal the first that was found stays."""
@@ -327,7 +279,8 @@ class CascadeLines(LayerLines):
         ends = math.inf if seconds is None else time.monotonic() + seconds
         line = Line(weight, Fraction(0), None, False)
         if weight not in self._heaps:
-            heap = [(self._bound(plan, weight), index) for index, plan in enumerate(self.plans)]
+            floors = self._floors.values(weight).tolist()
+            heap = [(Fraction(floor), index) for index, floor in enumerate(floors)]
             heapq.heapify(heap)
             self._heaps[weight] = heap
         heap = self._heaps[weight]
@@ -337,14 +290,14 @@ class CascadeLines(LayerLines):
             best = self.least(weight)
             if best is not None and line.sum_of(best) <= bound:
                 return Line(weight, line.sum_of(best), best, True)
-            now = self._bound(self.plans[index], weight)
-            if now > bound:  # larger parts that it shares with others were proven meanwhile
+            now = max(bound, self._bound(self.plans[index], weight))
+            if now > bound:  # of the floor, or larger parts were proven meanwhile
                 heapq.heapreplace(heap, (now, index))
                 continue
             if not self._go_on(index, weight, ends):
                 heapq.heappop(heap)  # it cannot run
                 continue
-            heapq.heapreplace(heap, (self._bound(self.plans[index], weight), index))
+            heapq.heapreplace(heap, (max(now, self._bound(self.plans[index], weight)), index))
             if time.monotonic() >= ends:
                 bound = heap[0][0]
                 break
@@ -371,6 +324,7 @@ class CascadeLines(LayerLines):
             if not part.is_proven(weight):
                 parts.append((_Part(side, plan.factors, plan.roles(side), plan.words[side]), part))
         # What was not looked at yet comes first, then what leaves most open.
+        parts = [(key, part) for key, part in parts if not self._takes_over(key, part, weight)]
         parts.sort(key=lambda one: (weight in one[1].lines, -one[1].looseness(weight)))
         if parts:
             key, part = parts[0]
@@ -385,13 +339,26 @@ class CascadeLines(LayerLines):
         self._offer_plan(index, weight)
         return True
 
+    def _takes_over(self, key: _Part, part: LayerLines, weight: Weight) -> bool:
+        """Whether what was proven in more room is in this: its best mapping fits here, too."""
+        for other in self._alike.get((key.side, key.factors, key.roles), ()):
+            lines = self._parts[other]
+            line = None if lines is None or other == key else lines.lines.get(weight)
+            if line is None or not line.proven or line.point is None or other.words > key.words:
+                continue
+            if bool(part.space.feasible(line.point.code[None])[0]):
+                part.offer(line.point.code)
+                part.lines[weight] = line
+                return True
+        return False
+
     def _bound(self, plan: Plan, weight: Weight) -> Fraction:
         """What is certain of a plan's weighted sum."""
         line = Line(weight, Fraction(0), None, False)
         found = line.sum_of(Point(*plan.moves, NO_CODE))
         for side in self.sides:
             part = self._parts.get(_Part(side, plan.factors, plan.roles(side), plan.words[side]))
-            fewest = self._cycles_of(side, plan.factors, plan.roles(side))
+            fewest = Fraction(self._floors.fewest(side, plan.factors, plan.roles(side)))
             bounds = [Fraction(0)]
             if part is not None:
                 bounds.append(plan.times * part.bound_at(weight, fewest))

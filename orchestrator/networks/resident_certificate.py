@@ -125,7 +125,7 @@ def certify_resident(
     for step, way, point in zip(steps, path, found.choice, strict=True):
         plan = None
         if rest:
-            record = rest.pop()
+            record = rest.pop(0)
         elif isinstance(way.lines, CascadeLines):
             used, spaces, points = way.lines.unpacked(point)
             plan = _PlanOf(factors=used.factors, order=used.order, kept=used.kept)

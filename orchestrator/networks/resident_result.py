@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from costmodel.machines.resident import shared_buffer
 from orchestrator.networks.buffer_figure import draw_buffer
+from orchestrator.networks.cascade_text import drawn, energy_by_level, split_text
 from orchestrator.networks.jointly import Optimum
 from orchestrator.networks.lines import Limit
 from orchestrator.networks.resident_certificate import ResidentCertificate
@@ -136,6 +138,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
             "interrupted": self.interrupted,
             "from_store": self.from_store,
             "moves": self.operators.rows(),
+            "energy_by_level": self.energy_by_level,
             "layers": self.rows(),
             "cascades": [self._cascade(row) for row in self.cascades],
             "totals": {
@@ -174,6 +177,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
         """The totals, what staying is worth, and what is certain."""
         found, clock, costs = self.certificate, self.accelerator.clock_ghz, self.costs
         yield "energy", energy_text(costs.energy_pj)
+        yield "energy split", split_text(self.energy_by_level)
         yield "latency", f"{latency_text(costs.latency_cycles, clock)}, one layer after another"
         yield "EDP", f"{value_text('edp', costs.edp, clock)} (total energy x total time)"
         stays = sum(ran.output_stays and not ran.fused for ran in self.ran)
@@ -221,11 +225,27 @@ class ResidentOptimum(Together[ResidentCertificate]):
         if self.stored is not None:
             yield "from the store", self.stored
 
+    @cached_property
+    def energy_by_level(self) -> dict[str, float]:
+        """Where the energy goes, pJ: levels, networks, multiply-accumulates and the rest."""
+        buffer = shared_buffer(self.accelerator).name
+        plain = [step.record for step in self.certificate.steps]
+        energy = Fraction(self.certificate.energy_pj)
+        return energy_by_level(self.ran, plain, buffer, energy)
+
+    def _drawn(self) -> Iterator[str]:
+        """The cascades, each once however often the network has it."""
+        buffer = shared_buffer(self.accelerator).name
+        for row in self.cascades:
+            if row.chosen:
+                yield from drawn(row, buffer)
+                yield ""
+
     def _fused_text(self) -> str:
         """How many layers run in cascades."""
         chosen = [row for row in self.cascades if row.chosen]
         if not chosen:
-            return "none pays: no layers run in passes together"
+            return "fusing does not pay: no layers run in passes together"
         layers = sum(ran.fused for ran in self.ran)
         longest = max(len(row.layers) for row in chosen)
         return f"{layers} of {len(self.ran)} layers, up to {longest} in one"
@@ -290,6 +310,7 @@ class ResidentOptimum(Together[ResidentCertificate]):
             *table_lines(self._layers_table()),
             "",
             *([*table_lines(self._cascades_table()), ""] if self.cascades else []),
+            *self._drawn(),
             *aligned(self.facts()),
         ]
         return "\n".join([*lines, *(["interrupted: the best so far."] * self.interrupted)])

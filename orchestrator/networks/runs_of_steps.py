@@ -176,9 +176,12 @@ def _sum_of(points: Sequence[Point]) -> Sums:
 
 
 def _kept(lines: CascadeLines, plan: Plan) -> tuple[str, ...]:
-    return tuple(
+    cut = any(lines.cascade.shared[axis].of_rows for axis in plan.order)
+    statistics = ("maximum and sum of rows",) if cut else ()
+    kept = tuple(
         f"{work.name.rpartition('-')[2]}.{tensor}"
         for work, roles in zip(lines.cascade.operators, plan.kept, strict=True)
         for tensor, role in work.roles.items()
         if role in roles
     )
+    return (*kept, *statistics)

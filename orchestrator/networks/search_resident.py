@@ -145,9 +145,9 @@ def _search_now(
                 return proof, None  # the limit may be met with what stays alone
 
         # What is proven where nothing stays, or whole, is a part of the whole proof.
-        share = 1 if ways is None else 3 if fused else 2
+        share = 1 if ways is None else 6 if fused else 2
         without, before = part_of(alone, started + seconds / share)
-        staying = None if whole is None else part_of(whole, started + seconds / 2)
+        staying = None if whole is None else part_of(whole, started + seconds / 3)
         if ways is None:
             assert before is not None  # without a limit there is one
             proof, found = without, bounded_by_work(before, alone.work(), fixed)

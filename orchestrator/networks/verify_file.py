@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from costmodel.exact.certificate import Certificate
@@ -22,6 +23,7 @@ from orchestrator.networks.resident_certificate import (
     parse_resident,
     verify_resident,
 )
+from orchestrator.networks.walk_again import walk_again
 from orchestrator.proofs.certificates import Verification, verify_certificate, verify_file
 
 AnyCertificate = Certificate | NetworkCertificate | ResidentCertificate | DesignCertificate
@@ -34,7 +36,8 @@ def verify_any(
 
     Args:
         certificate: of a mapping, a network or a design.
-        independent: see `orchestrator.proofs.certificates.verify_certificate`; of mappings alone.
+        independent: see `orchestrator.proofs.certificates.verify_certificate`; of a network with
+            tensors that stay on the chip, that what is claimed is counted again. Of no others.
         seconds: likewise.
 
     Raises:
@@ -42,14 +45,19 @@ def verify_any(
     """
     if isinstance(certificate, Certificate):
         return verify_certificate(certificate, independent=independent, seconds=seconds)
-    if independent and isinstance(certificate, AnyCertificate):
-        raise ArgumentError("independent", ": the second program looks at single mappings.")
+    walked = independent and isinstance(certificate, ResidentCertificate)
+    if independent and not walked and isinstance(certificate, AnyCertificate):
+        raise ArgumentError(
+            "independent", ": the second program looks at single mappings and at cascades."
+        )
     if seconds is not None and not seconds > 0:
         raise ArgumentError("seconds", f": expected more than 0, got {seconds}.")
     if isinstance(certificate, DesignCertificate):
         return verify_design(certificate, seconds=seconds)
     if isinstance(certificate, ResidentCertificate):
-        return verify_resident(certificate, seconds=seconds)
+        found = verify_resident(certificate, seconds=seconds)
+        look = walk_again(certificate) if walked and found.holds else None
+        return replace(found, independent=look)
     if not isinstance(certificate, NetworkCertificate):
         raise wrong_type(
             "certificate", "a certificate, its file, or a result that was proven", certificate

@@ -391,7 +391,11 @@ class ResidentTotals(Costs):
 
 
 class ResidentAnswer(TypedDict):
-    """A network whose mappings and tensors that stay on the chip were chosen together."""
+    """A network whose mappings and tensors that stay on the chip were chosen together.
+
+    Attributes:
+        energy_by_level: pJ, of networks, multiply-accumulates and what moves between, too.
+    """
 
     network: str
     accelerator: str
@@ -405,6 +409,7 @@ class ResidentAnswer(TypedDict):
     interrupted: bool
     from_store: bool
     moves: list[OperatorMoves]
+    energy_by_level: dict[str, float]
     layers: list[ResidentLayer]
     cascades: list[FusedCascade]
     totals: ResidentTotals

@@ -32,7 +32,8 @@ def cut_axes(cascade: Cascade) -> list[tuple[str, ...]]:
     found, slides = [], 0
     for place, start in enumerate(cascade.operators[0].tensors[-1].axes):
         names, slid = follow(cascade, start.terms[0][0], place)
-        if names and cascade.operators[-1].dimensions[names[-1]] > 1 and not (slid and slides):
+        whole = passes_of(cascade, names) if names else 1
+        if whole > 1 and not (slid and slides):
             found.append(names)
             slides += slid
     return found[:3]
@@ -44,18 +45,32 @@ def follow(cascade: Cascade, name: str, place: int) -> tuple[tuple[str, ...], bo
     pairs = list(itertools.pairwise(cascade.operators))
     for number, (writer, reader) in enumerate(pairs):
         read = next(t for t in reader.tensors if reader.roles[t.name] == "input").axes
+        outs = [axis.terms[0][0] for axis in writer.tensors[-1].axes]
+        if {len(read), len(outs)} == {2, 3}:  # heads: (head, row, depth), or (token, column)
+            to = {3: {0: 1, 1: 0}, 2: {0: 1, 1: 0}}[len(outs)].get(place)
+            if to is None or (cascade.between[number] and 1 in (place, to) and len(outs) == 2):
+                return (), False
+            names.append(read[to].terms[0][0])
+            mine = [axis.terms[0][0] for axis in reader.tensors[-1].axes]
+            if names[-1] not in mine and number < len(pairs) - 1:
+                return (), False
+            place = mine.index(names[-1]) if names[-1] in mine else 0
+            continue
         row = cascade.between[number] in ("softmax", "normalisation")
         terms = {d: c for d, c in read[place].terms if reader.dimensions[d] > 1}
         out = [axis.terms[0][0] for axis in reader.tensors[-1].axes]
-        if (row and place == len(read) - 1) or not terms:
+        if not terms:
             return (), False
         own = next((d for d in terms if d in out), None)
         if own is None:
             whole = list(terms.values()) == [1]
             ended = number < len(pairs) - 1
             (own,) = [*terms][:1]
+            row &= cascade.between[number] != "softmax"  # of its parts the last may sum
             if not whole or ended or reader.dimensions[own] != writer.dimensions[names[-1]]:
                 return (), False
+        if row and place == len(read) - 1:
+            return (), False
         taps = 1 + sum(c * (reader.dimensions[d] - 1) for d, c in terms.items() if d != own)
         reach = terms[own] * (reader.dimensions[own] - 1) + taps
         size = writer.dimensions[names[-1]]
@@ -65,6 +80,17 @@ def follow(cascade: Cascade, name: str, place: int) -> tuple[tuple[str, ...], bo
         names.append(own)
         place = out.index(own) if own in out else 0
     return tuple(names), slid
+
+
+def passes_of(cascade: Cascade, names: tuple[str, ...]) -> int:
+    """What the trips of a loop over an axis divide: where there are heads, whole ones."""
+    sizes = [o.dimensions[n] for o, n in zip(cascade.operators, names, strict=True)]
+    read = [next(t for t in o.tensors if o.roles[t.name] == "input") for o in cascade.operators[1:]]
+    ranks = [
+        {len(o.tensors[-1].axes), len(t.axes)}
+        for o, t in zip(cascade.operators[:-1], read, strict=True)
+    ]
+    return math.gcd(*sizes) if {2, 3} in ranks else sizes[-1]
 
 
 class Choices:
@@ -80,8 +106,7 @@ class Choices:
 
     def loops(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Every choice of shared loops: trip counts, and an order of those that cut."""
-        last = self.cascade.operators[-1].dimensions
-        sizes = [last[names[-1]] for names in self.axes]
+        sizes = [passes_of(self.cascade, names) for names in self.axes]
         every = [[n for n in range(1, size + 1) if size % n == 0] for size in sizes]
         for factors in itertools.product(*every):
             for order in itertools.permutations(a for a, f in enumerate(factors) if f > 1):

@@ -26,12 +26,17 @@ def convolution(rng: np.random.Generator, place: int, channels: int, rows: int) 
                      "roles": {"W": "weight"}})  # fmt: skip
 
 
+def batched(name: str, sizes: dict[str, int]) -> Workload:
+    """A product of matrices per head."""
+    tensors = {"A": ["H", "M", "K"], "B": ["H", "K", "N"], "Z": ["H", "M", "N"]}
+    said = {"name": name, "dimensions": sizes, "tensors": tensors, "output": "Z"}
+    return workload({**said, "roles": {"B": "weight"}})
+
+
 def product(rng: np.random.Generator, place: int, heads: int, m: int, k: int) -> Workload:
     """A product of matrices per head."""
     sizes = {"H": heads, "M": m, "N": int(rng.integers(1, 5)), "K": k}
-    tensors = {"A": ["H", "M", "K"], "B": ["H", "K", "N"], "Z": ["H", "M", "N"]}
-    said = {"name": f"p{place}", "dimensions": sizes, "tensors": tensors, "output": "Z"}
-    return workload({**said, "roles": {"B": "weight"}})
+    return batched(f"p{place}", sizes)
 
 
 def cascade_of(rng: np.random.Generator, most: int = 5) -> Cascade:
@@ -51,3 +56,20 @@ def cascade_of(rng: np.random.Generator, most: int = 5) -> Cascade:
     may = [None, "activation", None if images else "softmax"]
     between = [rng.choice(may) for _ in found[1:]]
     return Cascade.of(*found, between=between, counted=bool(rng.random() < 0.5))
+
+
+def attention_of(rng: np.random.Generator) -> Cascade:
+    """Queries, scores, context and projection of some heads, perhaps sharing keys; or a part."""
+    heads, shared, depth = int(rng.integers(1, 4)), int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    tokens, keys, width = (int(rng.choice([1, 2, 3, 4])) for _ in range(3))
+    columns, rows = heads * shared * depth, shared * tokens
+    several = [
+        workload({"name": "query", "gemm": {"M": tokens, "N": columns, "K": width}}),
+        batched("scores", {"H": heads, "M": rows, "N": keys, "K": depth}),
+        batched("context", {"H": heads, "M": rows, "N": depth, "K": keys}),
+        workload({"name": "projection", "gemm": {"M": tokens, "N": width, "K": columns}}),
+    ]
+    first = int(rng.integers(0, 3))
+    end = int(rng.integers(first + 2, 5))
+    between = [None, "softmax", None][first : end - 1]
+    return Cascade.of(*several[first:end], between=between, counted=bool(rng.random() < 0.5))

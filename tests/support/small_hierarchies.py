@@ -123,7 +123,7 @@ def random_hierarchy(
             space = MapSpace(operation, accelerator(machine))
         except ConfigError:
             continue
-        if why_not_any(space) is not None:
+        if links and why_not_any(space) is not None:
             continue
         codes = every_mapping(space, most)
         if codes is not None and len(codes):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from fused_walk import Choices
-from random_cascades import cascade_of
+from random_cascades import attention_of, cascade_of
 
 from costmodel import accelerator, workload
 from costmodel.cascades.cascade import Cascade
@@ -36,10 +37,12 @@ def machine_of(rng: np.random.Generator) -> Accelerator:
     return accelerator({"name": "small", "mac_energy_pj": 1.0, "levels": levels})
 
 
-def check(seed: int) -> tuple[int, bool]:
-    """Holds all plans of a random cascade against a walk; how many, and whether rows overlap."""
+def check(
+    seed: int, made: Callable[[np.random.Generator], Cascade] = cascade_of
+) -> tuple[int, bool, bool]:
+    """Holds a cascade to a walk; how many plans, whether rows overlap, whether softmax is cut."""
     rng = np.random.default_rng(seed)
-    cascade, machine = cascade_of(rng), machine_of(rng)
+    cascade, machine = made(rng), machine_of(rng)
     choices = Choices(cascade, machine, 0)
     moves: dict[Key, list[tuple[Fraction, int]]] = {}
     for factors, order in choices.loops():
@@ -68,7 +71,12 @@ def check(seed: int) -> tuple[int, bool]:
         for key in mine
         for factor, axis in zip(key[0], cascade.shared, strict=True)
     )
-    return len(mine), overlaps
+    rows = any(
+        factor > 1 and axis.of_rows
+        for key in mine
+        for factor, axis in zip(key[0], cascade.shared, strict=True)
+    )
+    return len(mine), overlaps, rows
 
 
 def test_a_window_by_hand() -> None:
@@ -131,13 +139,38 @@ def test_what_is_summed_over_closes_before_the_next() -> None:
     assert Cascade.of(*chain[:2]).axes == (("M", "M"), ("N", "K"))
     assert Cascade.of(*chain).axes == (("M", "M", "M"),)
     assert Cascade.of(*chain, between=["softmax", "softmax"]).axes == (("M", "M", "M"),)
-    assert Cascade.of(*chain[:2], between=["softmax"]).axes == (("M", "M"),)
+    softmax = Cascade.of(*chain[:2], between=["softmax"])
+    assert softmax.axes == (("M", "M"), ("N", "K"))
+    assert [axis.of_rows for axis in softmax.shared] == [False, True]
+    assert Cascade.of(*chain[:2], between=["normalisation"]).axes == (("M", "M"),)
 
 
 def test_every_plan_and_its_moves_are_those_of_a_walk() -> None:
     found = [check(seed) for seed in range(30)]
-    assert sum(overlaps for _, overlaps in found) > 5
-    assert sum(count for count, _ in found) > 500
+    assert sum(overlaps for _, overlaps, _ in found) > 5
+    assert sum(count for count, _, _ in found) > 500
+
+
+def test_heads_are_told_apart_as_in_a_walk() -> None:
+    found = [check(seed, attention_of) for seed in range(60)]
+    assert sum(count for count, _, _ in found) > 500
+    assert sum(rows for _, _, rows in found) > 5
+
+
+def test_attention_of_published_networks() -> None:
+    """Keys are shared by four heads, whose rows of a token follow each other."""
+    for name, sizes in (
+        ("bert-base:sequence=128", ((128,) * 4, (768, 12, 12, 768))),
+        ("llama3-8b", ((2048, 8192, 8192, 2048), (4096, 8, 8, 4096))),
+    ):
+        _, steps = load_chain(name)
+        block = Cascade.of(*(step.workload for step in steps[1:5]), between=[None, "softmax"])
+        assert tuple(axis.sizes for axis in block.shared) == sizes
+    parts = block.parts((4, 2))
+    assert [part.dimensions["M"] for part in parts] == [512, 2048, 2048, 512]
+    assert [parts[0].dimensions["N"], parts[1].dimensions["H"]] == [2048, 4]
+    _, steps = load_chain("llama3-8b:phase=decode,batch=4")
+    assert [step.source for step in steps[:5]] == [None, None, None, 2, None]
 
 
 @pytest.mark.slow

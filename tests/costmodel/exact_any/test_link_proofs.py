@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,13 @@ from small_hierarchies import check_front_of, check_proof, random_hierarchy
 from small_problems import every_mapping
 
 from costmodel import LoopNestModel, MapSpace, accelerator, workload
+from costmodel.exact_any.choice import prove
+from costmodel.exact_any.imperfect_prover import ImperfectProver
 from costmodel.exact_any.prover import AnyProver
+from costmodel.independent.check import Claim, look_again
+from costmodel.independent.counting import Counter, tiling_of
 from costmodel.loop_nest.enumeration import whole_space
+from costmodel.loop_nest.records import record_code
 from costmodel.tile_chains import links
 from mapspace.errors import ConfigError
 
@@ -128,3 +135,60 @@ def test_enumerations_count_links() -> None:
         off = LoopNestModel(link_transfers=False).evaluate(space, codes)
         differ += bool(off.energy_pj.min() != least)
     assert differ > 3
+
+
+def test_bounds_of_what_is_too_large_hold() -> None:
+    """What has no proof for its size has a bound, which knows nothing of what is handed on."""
+    for seed in range(500, 530):
+        space, codes, _ = random_hierarchy(np.random.default_rng(seed), 3000, links=True)
+        prover = ImperfectProver(space, objective="energy")
+        for _ in range(20):
+            if not prover.finished:
+                prover.step(parts=1)
+        least = float(LoopNestModel().evaluate(space, codes).energy_pj.min())
+        bound = prover.lower_outcome
+        assert float(bound[0] * prover.unit_pj) <= least * (1 + 1e-9)
+
+
+def check_counted(first: int, count: int) -> int:
+    """Holds the model against the count visit by visit; how many costs links change."""
+    changed = 0
+    for seed in range(first, first + count):
+        rng = np.random.default_rng(seed)
+        space, codes, _ = random_hierarchy(rng, 3000, networks=seed % 2 > 0, links=True)
+        some = codes[rng.choice(len(codes), min(12, len(codes)), replace=False)]
+        counter = Counter(space.workload, space.accelerator)
+        costs = LoopNestModel().evaluate(space, some)
+        off = LoopNestModel(link_transfers=False).evaluate(space, some)
+        changed += int((off.energy_pj != costs.energy_pj).sum())
+        for b, code in enumerate(some):
+            tiling, orders = tiling_of(space.describe(code), space.workload)
+            energy, cycles = counter.cost(tiling, orders, {})
+            assert float(energy) == pytest.approx(costs.energy_pj[b], rel=1e-11)
+            assert cycles == costs.latency_cycles[b]
+    return changed
+
+
+def test_equals_the_count_visit_by_visit() -> None:
+    assert check_counted(0, 40) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(8))
+def test_more_equal_the_count_visit_by_visit(block: int) -> None:
+    check_counted(1000 + 40 * block, 40)
+
+
+def test_every_mapping_is_counted_without_the_prover() -> None:
+    """With the orders inside the innermost tile, which decide what rests at the MACs."""
+    space = MapSpace(workload("gemm:M=8,N=2,K=1"), accelerator(MACHINE))
+    found = prove(space, objective="energy")
+    unit = Fraction(found.unit_pj)
+    cost = int(found.energy_units) * unit, found.latency_cycles
+    mapping = space.describe(record_code(space, found.record))
+    claim = Claim(space.workload, space.accelerator, None, "energy", mapping, cost, cost)
+    look = look_again(claim)
+    assert look.holds
+    assert look.complete
+    higher = look_again(replace(claim, bound=(cost[0] + 1, cost[1])))
+    assert not higher.holds

@@ -52,3 +52,12 @@ def test_a_tile_that_exceeds_its_banks_is_invalid() -> None:
     del record["mapping"][1]["banks"][tight]
     with pytest.raises(ConfigError, match=r"mapping\[L3\].banks: expected 8 banks"):
         score([record], MODEL)
+
+
+def test_records_of_both_forms_are_scored_together() -> None:
+    spaces = [MapSpace(workload("gemm:M=16,N=8,K=8"), accelerator(m)) for m in (MACHINE, "mm256")]
+    codes = [space.sample(np.random.default_rng(0), 1, feasible=True)[0] for space in spaces]
+    records = [mapping_record(*one) for one in zip(spaces, codes, strict=True)]
+    for space, code, scored in zip(spaces, codes, score(records, MODEL), strict=True):
+        energy = MODEL.evaluate(space, code[None]).energy_pj[0]
+        assert scored["result"]["energy_pj"] == pytest.approx(energy, rel=1e-12)

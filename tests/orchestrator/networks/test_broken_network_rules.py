@@ -94,16 +94,16 @@ BREAKS = {
         (test_layer_lines, "CascadeLines"), fused_plans,
     ),
     "a window reads its rows once for each of its taps": Break(
-        "orchestrator/networks/cascade_lines.py", "_words_of",
+        "orchestrator/networks/plan_floors.py", "words_of",
         "max((work.dimensions[name] for name, _ in axis.terms))",
         "math.prod((work.dimensions[name] for name, _ in axis.terms))",
-        (test_layer_lines, "CascadeLines"),
+        (test_layer_lines, "PlanFloors"),
         test_layer_lines.test_words_are_read_once_at_least,
     ),
     "what lies outside is counted twice": Break(
         "orchestrator/networks/cascade_lines.py", "_relaxed",
-        "plan.times * self._once(side, plan.factors, roles)",
-        "2 * plan.times * self._once(side, plan.factors, roles)",
+        "plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)",
+        "2 * plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)",
         (test_layer_lines, "CascadeLines"), fused_plans,
     ),
 }  # fmt: skip

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from commands import call
 from fused_walk import Choices, every_cascade, every_way
-from random_cascades import cascade_of
+from random_cascades import attention_of, cascade_of
 from test_resident import fronts_of
 
 import mapspace as ms
 from costmodel import MapSpace, accelerator, workload
 from costmodel.cascades.cascade import Cascade
-from costmodel.cascades.plans import _moves_of, _Piece, plans
+from costmodel.cascades.plans import _moves_of, _Piece, _Prices, plans
 from costmodel.costs import Objective
 from costmodel.exact_any.weighted import least_sum
 from costmodel.machines.accelerators import Accelerator
@@ -28,8 +28,10 @@ from costmodel.networks.moves import Moved
 from costmodel.problems.affine import Workload
 from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.layer_lines import begin_all
-from orchestrator.networks.resident import Resident, Ways
+from orchestrator.networks.resident import NO_MOVES, Resident, Ways
+from orchestrator.networks.resident_certificate import certify_resident, parse_resident
 from orchestrator.networks.time_left import TimeLeft
+from orchestrator.networks.walk_again import walk_again
 
 Key = tuple[tuple[int, ...], frozenset[str], frozenset[str], int]
 
@@ -141,11 +143,24 @@ def test_longer_cascades_equal_every_choice() -> None:
     assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], longer) for seed in range(12)]) > 3
 
 
+def attention(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
+    """Tiny heads, and what comes before and behind."""
+    while True:
+        found = attention_of(rng)
+        if found.shared and max(operator.macs for operator in found.operators) < 60:
+            return found, accelerator(machine_of(rng))
+
+
+def test_attention_equals_every_choice() -> None:
+    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], attention) for seed in range(8)]) > 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_more_longer_cascades_equal_every_choice(block: int) -> None:
     for seed in range(1000 + 25 * block, 1025 + 25 * block):
         check(seed, 400, made=longer)
+        check(seed, 100, made=attention)
 
 
 def front_of(sums: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -203,7 +218,7 @@ def test_addresses_of_partial_sums_by_hand() -> None:
     piece = _Piece(1, "output", 3, (True, False))
     written, back, added = 8 * (100 + 10), 6 * (100 + 2 + 5), 6 * 2
     expected = Moved(Fraction(3 * (written + back + added)), 0)
-    assert _moves_of(piece, machine, (2, 4), (1, 0)) == expected
+    assert _moves_of(piece, _Prices(machine), (2, 4), (1, 0)) == expected
 
 
 def test_attention_by_hand() -> None:
@@ -217,23 +232,29 @@ def test_attention_by_hand() -> None:
     sizes = {"H": 2, "M": 2, "N": 2, "K": 2}
     two = products("scores", sizes), products("context", sizes)
     pair = Cascade.of(*two, between=["softmax"], counted=True)
-    assert pair.axes == (("H", "H"), ("M", "M"))  # a row of the softmax is not cut
+    assert pair.axes == (("H", "H"), ("M", "M"), ("N", "K"))
     found = {
         (plan.factors, plan.kept): plan
         for plan in plans(pair, machine)
-        if plan.factors in ((1, 1), (2, 1), (2, 2))
+        if plan.factors in ((1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 2, 2))
     }
     nothing: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     # Eight scores are read and written in the buffer by the softmax, however they are cut.
-    assert {found[factors, nothing].moves for factors in ((1, 1), (2, 1), (2, 2))} == {
+    assert {found[factors, nothing].moves for factors in ((1, 1, 1), (2, 1, 1), (2, 2, 1))} == {
         Moved(Fraction(32), 0)
     }
-    assert found[(2, 2), nothing].words == (2, 2)  # one row
+    assert found[(2, 2, 1), nothing].words == (2, 2)  # one row
     # Keys of a head, four words, stay while its queries come: fetched twice, at 102 pJ a word.
-    keys = found[(2, 2), (("weight",), ())]
+    keys = found[(2, 2, 1), (("weight",), ())]
     assert keys.words == (2 + 4, 2 + 4)
     assert keys.order == (0, 1)
     assert keys.moves == Moved(Fraction(32 + 2 * 4 * 102), 0)
+    # Rows cut in two: a score, two words of its row, two of context. A row's maximum and sum are
+    # set four times and renewed as often; of context that is added to then, each word is scaled.
+    parts = found[(2, 2, 2), ((), ("output",))]
+    assert parts.words == (1 + 2 + 2, 1 + 2 + 2)
+    statistics = 4 * 2 * 2 + 4 * (2 * 2 + 2 * 2)
+    assert parts.moves == Moved(Fraction(32 + statistics + 4 * 2 * 100 + 4 * 2 * 2), 4 * 2)
     lines = CascadeLines(pair, machine)
     line = lines.prove(Fraction(0), 60.0)
     assert line.proven
@@ -275,6 +296,10 @@ def chain_check(seed: int, most: int, objectives: Sequence[Objective] = OBJECTIV
         where = f"{objective} of seed {seed}"
         assert float(found.value) == pytest.approx(least, rel=1e-9), where
         assert found.gap <= 1e-6, where
+        said = certify_resident(
+            "chain", machine, (steps, proof.path, found), fused=True, moves=False, fixed=NO_MOVES
+        )
+        assert walk_again(said).holds, where
         fuses |= any(isinstance(way.lines, CascadeLines) for way in proof.path)
     return fuses
 
@@ -354,8 +379,14 @@ def test_a_certificate_is_proven_again(
     asked = (*asked, *(("--fused",) if fused else ()), "--objective", "energy", "--moves")
     assert call(*asked, "--output", output) == 0
     file = tmp_path / "found.certificate.json"
-    assert call("verify", file) == 0
+    assert call("verify", file, "--independent") == 0
+    several = "1 cascade" if fused else "0 cascades"
+    ran = f"2 mappings counted, {several} run pass by pass: the same"
+    assert ran in " ".join(capsys.readouterr().out.split())
     certificate = json.loads(file.read_text())
+    more = str(Fraction(certificate["energy_pj"]) + 1)
+    wrong = parse_resident({**certificate, "energy_pj": more}, "it")
+    assert not walk_again(wrong).holds
     assert (certificate["steps"][0]["fused"] is not None) == fused
     capsys.readouterr()
     for said, changed in tampered(certificate):

@@ -16,6 +16,7 @@ from costmodel.cascades.cascade import Cascade
 from costmodel.exact_any.weighted import LeastSum
 from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.layer_lines import LayerLines
+from orchestrator.networks.plan_floors import PlanFloors
 
 WEIGHTS = (Fraction(0), Fraction(7, 2), Fraction(60), Fraction(1000), None)
 
@@ -70,7 +71,8 @@ def test_no_plan_is_below_its_bound(seed: int) -> None:
     for weight in WEIGHTS:
         for step in range(len(lines.plans) + 1):
             for plan in lines.plans:
-                bound = float(lines._bound(plan, weight))
+                floor = lines._floors.values(weight)[lines.plans.index(plan)]
+                bound = max(float(lines._bound(plan, weight)), floor)
                 sums = found[plan]
                 least = min(
                     (c if weight is None else e + float(weight) * c for e, c in sums),
@@ -94,7 +96,7 @@ def test_words_are_read_once_at_least() -> None:
                 tuple(sum(c * point[name] for name, c in axis.terms) for axis in tensor.axes)
                 for point in points
             }
-            assert CascadeLines._words_of(work, index) <= len(words), (text, tensor.name)
+            assert PlanFloors.words_of(work, index) <= len(words), (text, tensor.name)
 
 
 def _least_of(

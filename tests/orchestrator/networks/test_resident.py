@@ -235,7 +235,7 @@ def test_the_order_of_networks() -> None:
     assert sum(step.until > place + 1 for place, step in enumerate(steps)) == 10  # residual blocks
     _, steps = load_chain("bert-base:sequence=128")
     assert {s.workload.name for s in steps if s.source is not None} == {
-        "bert-base-context", "bert-base-down",
+        "bert-base-scores", "bert-base-context", "bert-base-projection", "bert-base-down",
     }  # fmt: skip
 
 

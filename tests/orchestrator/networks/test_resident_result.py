@@ -32,6 +32,9 @@ def test_the_tables(found: ResidentOptimum) -> None:
         "up > down yes M:2 none 8 1.4072e-05 1.4072e-05 1.0672e-05 32 32 32",
     ):
         assert said.split() in lines
+    drawn = ["for M in 2:", "    up    DRAM -> a tile to L2", "    down  a tile from L2 -> DRAM"]
+    assert "\n".join(drawn) in found.picture()
+    assert found.energy_by_level == {"L2": 2160.0, "DRAM": 28800.0, "L1": 864.0, "MACs": 192.0}
     assert [(row["count"], row["iterations"], row["fused"]) for row in found.rows()] == [
         (3, 2, True), (3, 2, True),
     ]  # fmt: skip
@@ -46,6 +49,7 @@ def test_the_facts(found: ResidentOptimum) -> None:
     assert facts.pop("search").startswith("4 proofs a line, 1 lines, ")
     assert facts == {
         "energy": "3.2016e-05 mJ",
+        "energy split": "L2 6.75 %, DRAM 89.96 %, L1 2.70 %, MACs 0.60 %",
         "latency": "96 cycles (9.6e-05 ms), one layer after another",
         "EDP": "3.07354e-15 J s (total energy x total time)",
         "stay in L2": "0 of 1 tensors that another layer reads",
