@@ -12,7 +12,7 @@ import numpy as np
 
 from mapspace.bounded_reading import read_json
 from mapspace.errors import ConfigError, DataError
-from orchestrator.comparison.cells import percent_text, range_text
+from orchestrator.comparison.cells import percent_text
 from orchestrator.comparison.results import Ratio, Results
 from orchestrator.comparison.tables import above_table, shown_in
 from orchestrator.kept.results import AFTER
@@ -267,8 +267,8 @@ def _ratio(ratio: Ratio, sure: bool) -> str:
     """A ratio with its interval, which one seed of a method has not."""
     if not math.isfinite(ratio.mean):
         return ""
-    spread = range_text("{:.3f}".format, ratio.low, ratio.high)
-    return f"{ratio.mean:.3f} ({spread})" if sure else f"{ratio.mean:.3f}"
+    spread = f" ({ratio.low:.3f} to {ratio.high:.3f})" if sure else ""
+    return f"{ratio.mean:.3f}{spread}"
 
 
 def _named(results: Results, label: str) -> str:
