@@ -110,7 +110,8 @@ def _table(words: str, page: Path, said: set[str]) -> str:
         found = [_read(folder) for folder in folders]
         labels = options["methods"].split("|") if "methods" in options else None
         table = TABLES[view](found, options)
-        made = origins(found, labels, by_row=view != "means")
+        shown = labels and [*labels, *([options["over"]] if "over" in options else [])]
+        made = origins(found, shown, by_row=view != "means")
     else:
         table, made = (rows if view == "rows" else card)(folders, options)
     if made in said:
