@@ -27,7 +27,14 @@ from costmodel.compiled import lean, part
 from costmodel.compiled.by_reference import by_reference
 from costmodel.costs import STATUS_OK, STATUS_OUTSIDE, FloatArray
 from costmodel.loop_nest.added_cycles import cycles_added
-from costmodel.loop_nest.link_transfers import Links, count_links, list_all_loops
+from costmodel.loop_nest.link_transfers import Links, count_links, hands_on, list_all_loops
+from costmodel.loop_nest.link_words import (
+    takes_part,
+    words_arrived,
+    words_of_all,
+    words_of_each,
+    words_served,
+)
 from costmodel.loop_nest.networks import find_classes, hops_per_delivery
 from costmodel.loop_nest.spatial_groups import multicast_groups
 from costmodel.loop_nest.temporal_reuse import box_words, list_loops, words_entering
@@ -204,7 +211,7 @@ def _charge_network(
     for i in range(found):
         words += classes[i, 0] * classes[i, 2]
     scale = 1.0
-    if not _takes_part(scratch, level + 1, t):
+    if not takes_part(scratch, level + 1, t):
         scale = through * children / words
     energy = 0.0
     routed = 0.0
@@ -225,7 +232,7 @@ def _charge_network(
             details.classes[b, level, t, i, 3] = hops
     energy += machine.router[level] * routed
     if links is not None:  # noqa: SIM102 - by itself it decides what is compiled
-        if _takes_part(scratch, level + 1, t):
+        if takes_part(scratch, level + 1, t):
             energy += links.words[2] * (tables.hop_energy[level] + 2 * machine.router[level])
     energy *= scratch.above[level]
     if details.charges.shape[0] > 0:
@@ -234,54 +241,52 @@ def _charge_network(
 
 
 @part
-def _takes_part(
+def _through_links(
+    tables: NestTables,
     scratch: Scratch,
-    level: int,
-    t: int,
-) -> bool:
-    """Whether the instances of a level, or the MACs, hand words of tensor t to each other."""
-    return level == scratch.above.size or scratch.kept[level, t] > 0
-
-
-@part
-def _words_served(
-    scratch: Scratch,
+    code: Codes,
+    place: tuple[int, int, int],
+    words: tuple[int, int, int],
+    ends: tuple[int, int],
+    details: DetailArrays,
     links: Links,
-    level: int,
-    t: int,
-    through: int,
-) -> int:
-    """Words of tensor t that one instance of a level delivers into the network below it.
+) -> tuple[int, int, int, int, float]:
+    """What passes the network below a level, and the one above it, where neighbours hand words on.
 
-    Where the children do not keep the tensor, as many as the `through` words of each child need.
+    Args:
+        tables: the map space.
+        scratch: working memory.
+        code: `[D]`.
+        place: the mapping's row in the details, the level and the tensor.
+        words: that pass between a child and what stands below it, that enter a child's tile, and
+            1 where the links hold what the network below the level carries.
+        ends: the outermost level that keeps the tensor, and how many loops there are.
+        details: of the mapping.
+        links: working memory.
+
+    Returns:
+        Words that an instance of the level delivers, that enter it, that it hands on, 1 where the
+        links hold what the network above carries, and energy of the network below, pJ.
     """
-    delivered: int = links.words[0]
-    if _takes_part(scratch, level + 1, t):
-        return delivered
-    return int(float(delivered) * through * scratch.spread[level] / links.words[1])
-
-
-@part
-def _words_arrived(
-    scratch: Scratch,
-    links: Links,
-    level: int,
-    t: int,
-) -> tuple[int, int]:
-    """Words of tensor t that enter one instance of a level, and those that it hands on.
-
-    Timeloop spreads what one network hands on over all instances of the level, those of other
-    networks too. It cuts off the sum of what enters, class by class, and rounds what is handed on.
-    """
-    instances = scratch.above[level]
-    children = instances // scratch.above[level - 1]
-    arrived = 0.0
-    for i in range(links.found[0]):
-        arrived += links.classes[i, 2] * links.classes[i, 0] / children
-    if not scratch.kept[level, t]:
-        return int(arrived), 0
-    handed = links.words[2] / instances
-    return int(arrived + handed), int(handed + 0.5)
+    _, level, t = place
+    entering, delivered, linked = words
+    handed, hops, every = 0, 0.0, details.classes.shape[3] > 0
+    if linked > 0:
+        hops = _charge_network(tables, scratch, code, place, entering, delivered, details, links)
+        entering = words_served(scratch, links, level, t, entering)
+    else:
+        if tables.machine.network[level] > 0:
+            hops = _charge_network(tables, scratch, code, place, entering, delivered, details, None)
+        entering = words_of_all(tables, scratch, level, t, entering, delivered)
+    linked = 0
+    if level > ends[0]:
+        if every or hands_on(tables, scratch, links, t, level - 1):
+            linked = 1
+            count_links(tables, scratch, links, code, t, level - 1)
+            delivered, handed = words_arrived(scratch, links, level, t)
+        else:
+            delivered = words_of_each(tables, scratch, level, t, ends[1])
+    return entering, delivered, handed, linked, hops
 
 
 @part
@@ -312,19 +317,21 @@ def _count_tensor(
     # From the inside out: `entering` words pass between a level and what stands below it.
     entering = delivered = loops[1]
     hops = 0.0
+    linked = 0
     if links is not None:
-        count_links(tables, scratch, links, code, t, kept.shape[0] - 1)
+        last = kept.shape[0] - 1
+        if details.classes.shape[3] > 0 or hands_on(tables, scratch, links, t, last):
+            linked = 1
+            count_links(tables, scratch, links, code, t, last)
     for level in range(kept.shape[0] - 1, outermost - 1, -1):
         network = machine.network[level]
         handed = 0
         if links is not None:
-            hops += _charge_network(
-                tables, scratch, code, (b, level, t), entering, delivered, details, links
-            )
-            entering = _words_served(scratch, links, level, t, entering)
-            if level > outermost:
-                count_links(tables, scratch, links, code, t, level - 1)
-                delivered, handed = _words_arrived(scratch, links, level, t)
+            entering, delivered, handed, linked, more = _through_links(
+                tables, scratch, code, (b, level, t), (entering, delivered, linked),
+                (outermost, loops[0]), details, links,
+            )  # fmt: skip
+            hops += more
         else:
             if network == NETWORK_OF_CLASSES:
                 hops += _charge_network(
@@ -346,17 +353,12 @@ def _count_tensor(
         share = 0
         if level > outermost:
             entering = share = delivered
+        reads, fills, updates = served + handed, share, 0
         if produced:
             # The first time that a word is produced at a level, nothing is read.
-            reads = served - scratch.part[level] + handed
-            fills = share
+            reads, updates = served - scratch.part[level] + handed, served
             if level > outermost and not machine.charged:
                 fills -= scratch.part[level]
-            updates = served
-        else:
-            reads = served + handed
-            fills = share
-            updates = 0
         scratch.accesses[level] += reads + fills + updates
         if machine.bounded[level]:
             # Summed per tensor, as Timeloop does: the rounding up below shows it.

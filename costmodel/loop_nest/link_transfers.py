@@ -35,7 +35,8 @@ class Links(NamedTuple):
     `[n * L + 1]`, with start `[L + 1]`, the first loop outside a level's tile, or the MACs'.
     classes `[C, 4]` children per group, groups, words to deliver and hops, over the whole run;
     found `[1]` how many; words `[3]` delivered, arrived at children, and passed among them.
-    offset `[E, A]` displacement of a child; move `[A]` displacement from one visit to the next.
+    offset `[E, A]` displacement of a child; move `[A]` displacement from one visit to the next;
+    windows `[T]` 1 where a tensor has an axis of several dimensions, or a dimension of two axes.
     """
 
     dimension: Array
@@ -48,6 +49,7 @@ class Links(NamedTuple):
     words: Array
     offset: Array
     move: Array
+    windows: Array
 
 
 def most_link_classes(tables: NestTables) -> int:
@@ -71,7 +73,44 @@ def make_links(tables: NestTables) -> Links:
         words=np.zeros(3, np.int64),
         offset=np.zeros((most_children(tables), axes), np.int64),
         move=np.zeros(axes, np.int64),
+        windows=np.array([_has_windows(tables, t) for t in range(tables.sliding.size)], np.int64),
     )
+
+
+def _has_windows(tables: NestTables, t: int) -> bool:
+    """Whether neighbours may hand on words of a tensor that moves."""
+    if tables.tangled[t]:
+        return True
+    sizes = tables.sizes[tables.term_dimension]
+    axes = range(tables.axis_start[t], tables.axis_start[t + 1])
+    starts = tables.term_start
+    return any((sizes[starts[axis] : starts[axis + 1]] > 1).sum() > 1 for axis in axes)
+
+
+@part
+def hands_on(
+    tables: NestTables,
+    scratch: Scratch,
+    links: Links,
+    t: int,
+    level: int,
+) -> bool:
+    """Whether children below a level may hand words of tensor t to each other.
+
+    Of a tensor without windows they hand on what rests at MACs that share it, and no more: a loop
+    over a dimension steps over all that the children hold of it.
+    """
+    if scratch.spread[level] == 1:
+        return False
+    if links.windows[t] > 0:
+        return True
+    if level < scratch.spread.size - 1:
+        return False
+    for d in range(scratch.rows.size):
+        factor = tables.factors[scratch.rows[d], tables.spatial_slot[level]]
+        if factor > 1 and tables.relevant[t, d] == 0:
+            return True
+    return False
 
 
 @part
