@@ -267,8 +267,16 @@ def design(**options: Any) -> None:
 @click.argument("run", type=PLACE)
 @click.option("--tracking-uri", help="MLflow that the page is added to; else the run folder's own.")
 @click.option("--keep", type=PLACE, help="Also write a small copy of the results there.")
+@click.option("--iohprofiler", type=PLACE, help="Also write the curves for IOHprofiler there.")
+@click.option("--coco", type=PLACE, help="Also write the curves for COCO there.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def report(run: Place, tracking_uri: str | None, keep: Place | None, as_json: bool) -> None:
+def report(
+    run: Place,
+    tracking_uri: str | None,
+    keep: Place | None,
+    as_json: bool,
+    **formats: Place | None,
+) -> None:
     """Draws the curves and tables of RUN, a benchmark's run folder or a folder of several.
 
     RUN can also be the run folder of a Marvel study. Prints the local page; where RUN is a URI, the
@@ -281,6 +289,12 @@ def report(run: Place, tracking_uri: str | None, keep: Place | None, as_json: bo
         from orchestrator.kept.results import keep as keep_results
 
         keep_results(run, keep)
+    for name, folder in formats.items():
+        if folder is not None:
+            from orchestrator.comparison.curve_formats import write_curves
+            from orchestrator.comparison.results_files import load
+
+            write_curves(load(run), name, folder)
     page = str(draw(run, tracking_uri=tracking_uri))
     answer: ReportAnswer = {"page": page}
     click.echo(answer_text(answer) if as_json else page)
