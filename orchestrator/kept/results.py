@@ -101,7 +101,7 @@ def _put_among(kept: Results, found: Results) -> Results:
     ]
     name = "hyperparameters"
     said = kept.provenance.get(name, {}) | found.provenance.get(name, {})
-    again = kept.provenance.get(AGAIN, {}) | dict.fromkeys(entries, made_by(found.provenance))
+    again = kept.provenance.get(AGAIN, {}) | dict.fromkeys(entries, _again(found.provenance))
     return replace(
         kept,
         experiment={**kept.experiment, "searchers": searchers},
@@ -122,6 +122,12 @@ def _thinned(run: Run) -> Run:
         loss=run.loss[rows],
         counted=None if run.counted is None else run.counted[rows],
     )
+
+
+def _again(provenance: Mapping[str, Any]) -> str:
+    """What computed a method that was searched again, in few words."""
+    commit, day = str(provenance.get("commit", ""))[:10], str(provenance["finished"])[:10]
+    return ", ".join(part for part in (commit, day, str(provenance.get("processor", ""))) if part)
 
 
 def as_run(experiment: Mapping[str, Any]) -> Benchmark:
@@ -210,5 +216,5 @@ def _made_by(results: Results, labels: Sequence[str] | None) -> str:
     for label, made in results.provenance.get(AGAIN, {}).items():
         if label in shown:
             by.setdefault(made, []).append(label)
-    again = "".join(f"; {' and '.join(own)} by {made}" for made, own in by.items())
+    again = "".join(f"; {' and '.join(own)}: {made}" for made, own in by.items())
     return f"{made_by(results.provenance)}{again}, seconds are {results.clock} time"

@@ -113,7 +113,7 @@ def test_a_method_that_was_searched_again_takes_its_own_place(kept: Path) -> Non
         assert [*found.column("best_loss", label)] == [*whole.column("best_loss", label)]
     assert "0123456789" in origins([found], ["random"])
     assert "fedcba9876" not in origins([found], ["random"])
-    assert "; genetic by mapspace" in origins([found])
+    assert "; genetic: fedcba9876, " in origins([found])
     assert "fedcba9876" in origins([found])
     # One of another question is refused.
     save(replace(alone, experiment={**alone.experiment, "iterations": 7}), kept / "alone")
