@@ -146,19 +146,19 @@ def test_what_is_summed_over_closes_before_the_next() -> None:
 
 
 def test_every_plan_and_its_moves_are_those_of_a_walk() -> None:
-    found = [check(seed) for seed in range(30)]
-    assert sum(overlaps for _, overlaps, _ in found) > 5
-    assert sum(count for count, _, _ in found) > 500
+    found = [check(seed) for seed in range(8)]
+    assert sum(overlaps for _, overlaps, _ in found) > 1
+    assert sum(count for count, _, _ in found) > 60
 
 
 def test_heads_are_told_apart_as_in_a_walk() -> None:
-    found = [check(seed, attention_of) for seed in range(60)]
-    assert sum(count for count, _, _ in found) > 500
-    assert sum(rows for _, _, rows in found) > 5
+    found = [check(seed, attention_of) for seed in range(8)]
+    assert sum(count for count, _, _ in found) > 40
+    assert sum(rows for _, _, rows in found) > 0
 
 
 def test_gates_are_beside_what_they_gate_as_in_a_walk() -> None:
-    assert sum(check(seed, gated_of)[0] for seed in range(40)) > 300
+    assert sum(check(seed, gated_of)[0] for seed in range(12)) > 60
 
 
 def test_a_gated_block_by_hand() -> None:
@@ -205,3 +205,5 @@ def test_attention_of_published_networks() -> None:
 def test_more_plans_are_those_of_a_walk(block: int) -> None:
     for seed in range(1000 + 50 * block, 1050 + 50 * block):
         check(seed)
+        check(seed, attention_of)
+        check(seed, gated_of)

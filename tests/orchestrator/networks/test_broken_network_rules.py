@@ -21,6 +21,7 @@ from paths import ROOT
 from small_problems import every_mapping
 
 from costmodel import MapSpace, accelerator, workload
+from orchestrator.networks import cascade_lines
 
 
 class Break(NamedTuple):
@@ -124,6 +125,12 @@ BREAKS = {
         "plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)",
         "2 * plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)",
         (test_layer_lines, "CascadeLines"), fused_plans,
+    ),
+    "a plan's passes are one more": Break(
+        "orchestrator/networks/plan_floors.py", "_sums",
+        "plan.times * energy + float(plan.moves.energy)",
+        "(plan.times + 1) * energy + float(plan.moves.energy)",
+        (cascade_lines, "PlanFloors"), fused_plans,
     ),
     "a front whose ends are known is one point": Break(
         ENDS, "_is_one_point", "len(prover.points()) == 1", "True",

@@ -140,7 +140,7 @@ def longer(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
 
 
 def test_longer_cascades_equal_every_choice() -> None:
-    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], longer) for seed in range(12)]) > 3
+    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], longer) for seed in range(6)]) > 1
 
 
 def transformed(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
@@ -152,7 +152,7 @@ def transformed(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
 
 
 def test_parts_of_transformers_equal_every_choice() -> None:
-    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], transformed) for seed in range(12)]) > 1
+    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], transformed) for seed in range(6)]) > 0
 
 
 @pytest.mark.slow
