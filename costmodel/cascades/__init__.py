@@ -5,6 +5,7 @@ writes, and nothing else does. *Shared loops* stand outside all of them. They cu
 axis runs through the whole cascade, from a dimension of the first operator's output to one of the
 last operator, by the axes of the tensors between.
 
+* Where an activation makes one column of two, of a gate and of what it gates, both are cut alike.
 * Columns of tokens may be read as heads, and heads as columns: an axis is then as long as it has
   whole heads, or whole tokens.
 * An operator between two others has the axis in its output: what it sums over closes within a pass,

@@ -10,7 +10,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from costmodel.problems.affine import Axis, Tensor, Workload
+from costmodel.networks.links import is_gated, read_tensor
+from costmodel.problems.affine import Axis, Workload
 
 MOST_OPERATORS = 5
 """Of a cascade."""
@@ -36,7 +37,8 @@ class _Window(NamedTuple):
     Attributes:
         step: rows from one of its own to the next.
         taps: rows that one of its own needs.
-        per: rows of the tensor between per row of it: not 1 where heads are told apart.
+        per: rows of the tensor between per row of it: not 1 where heads are told apart, or
+            columns gate others.
     """
 
     step: int = 1
@@ -137,6 +139,9 @@ class Cascade:
             if found is None:
                 return None
             name, window, is_last_axis = found
+            writer = self.operators[place - 1]
+            if is_last_axis and is_gated(self.between[place - 1], writer, operator):
+                window = window._replace(per=2 * window.per)
             written = name in operator.tensors[-1].dimensions
             if is_last_axis and self.between[place - 1] in ROW_OPERATORS:
                 of_rows = self.between[place - 1] == RUNNING and place == last and not written
@@ -177,12 +182,6 @@ class Cascade:
             tuple(role for role, has in (("input", side > 0), ("output", side < last)) if has)
             for side in range(last + 1)
         )
-
-
-def read_tensor(operator: Workload) -> Tensor:
-    """The one tensor of role input that an operator reads."""
-    roles = operator.roles
-    return next(one for one in operator.tensors if roles[one.name] == "input")
 
 
 def _read_along(writer: Workload, reader: Workload, name: str) -> tuple[str, _Window, bool] | None:

@@ -11,7 +11,17 @@ from typing import NamedTuple
 from costmodel.cascades.cascade import STATISTICS, Cascade, every_factors
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import ROLES, shared_buffer
-from costmodel.networks.moves import FILL, READ, UPDATE, Access, Moved, changed_on_chip, moved
+from costmodel.networks.links import changed_words
+from costmodel.networks.moves import (
+    FILL,
+    READ,
+    UPDATE,
+    Access,
+    Moved,
+    Words,
+    changed_on_chip,
+    moved,
+)
 from costmodel.problems.affine import Workload
 
 Kept = tuple[tuple[str, ...], ...]
@@ -78,6 +88,7 @@ class _Loops(NamedTuple):
     sums: bool
     room: int
     statistics: _Piece | None
+    changed: tuple[Words, ...]
 
     @property
     def tiles(self) -> tuple[int, ...]:
@@ -105,7 +116,13 @@ def plans(cascade: Cascade, machine: Accelerator) -> list[Plan]:
         sums = any(f > 1 and sums for f, sums in zip(factors, cascade.reductions(), strict=True))
         pieces = tuple(_pieces(cascade, machine, parts))
         rows = _statistics(cascade, factors, between[-1])
-        loops = _Loops(cascade, machine, prices, factors, between, pieces, sums, room, rows)
+        changed = tuple(
+            changed_words(operator, *pair)
+            for operator, pair in zip(cascade.between, itertools.pairwise(parts), strict=True)
+        )
+        loops = _Loops(
+            cascade, machine, prices, factors, between, pieces, sums, room, rows, changed
+        )
         best: dict[Kept, list[Plan]] = {}
         for plan in _of_loops(loops):
             others = best.setdefault(plan.kept, [])
@@ -162,9 +179,9 @@ def _operators_between(loops: _Loops) -> Moved:
     """What softmax and its like cost, at the buffer."""
     energy, cycles = Fraction(0), 0
     if loops.cascade.counted:
-        for operator, words in zip(loops.cascade.between, loops.between, strict=True):
+        for operator, words in zip(loops.cascade.between, loops.changed, strict=True):
             if operator is not None:
-                more = changed_on_chip(loops.machine, words).times(math.prod(loops.factors))
+                more = changed_on_chip(loops.machine, *words).times(math.prod(loops.factors))
                 energy, cycles = energy + more.energy, cycles + more.cycles
     return Moved(energy, cycles)
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from costmodel.cascades.cascade import Cascade, read_tensor
+from costmodel.cascades.cascade import Cascade
 from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.levels import Level
 from costmodel.machines.resident import shared_buffer
+from costmodel.networks.links import read_tensor
 from costmodel.problems.affine import Workload
 
 READ, FILL, UPDATE = "read", "fill", "update"
@@ -174,6 +175,8 @@ class Walk:
         if {len(axes), len(between)} == {2, 3}:
             first, last = (_told_apart(writer, reader, names, row) for row in (rows[0], rows[-1]))
             return range(first[0], last[1] + 1)
+        if self._gates(side) and names[0] == between[-1].terms[0][0]:
+            return range(2 * rows[0], 2 * rows[-1] + 2)  # a column of the gate, and its own
         terms = next(one.terms for one in axes if names[1] in [name for name, _ in one.terms])
         needed = {
             sum(by * (row if name == names[1] else tap[name]) for name, by in terms)
@@ -182,6 +185,17 @@ class Walk:
         }
         found = range(min(needed), max(needed) + 1)
         return found[: min(whole, len(found))]
+
+    def _gates(self, side: int) -> bool:
+        """Whether an activation makes one column of two before an operator reads them."""
+        writer, reader = self.cascade.operators[side - 1 : side + 1]
+        if self.cascade.between[side - 1] != "activation":
+            return False
+        columns = [
+            work.dimensions[tensor.axes[-1].terms[0][0]]
+            for work, tensor in ((writer, writer.tensors[-1]), (reader, read_tensor(reader)))
+        ]
+        return columns[0] == 2 * columns[1] and len(read_tensor(reader).axes[-1].terms) == 1
 
     def _piece(self, one: Place, at: Mapping[int, int]) -> Piece:
         named = self.cascade.operators[one[0]].tensors[one[1]].dimensions
@@ -209,10 +223,13 @@ class Walk:
         """What is done to the tensors between, where they lie."""
         if not self.cascade.counted:
             return
-        for operator, part in zip(self.cascade.between, found.parts, strict=False):
+        for side, (operator, part) in enumerate(
+            zip(self.cascade.between, found.parts, strict=False), 1
+        ):
             if operator is not None:
                 words = part.words(-1)
-                both = (self.buffer, READ, words, True), (self.buffer, UPDATE, words, True)
+                left = words // 2 if self._gates(side) else words
+                both = (self.buffer, READ, words, True), (self.buffer, UPDATE, left, True)
                 self._transfer(found, both)
 
     def _transfer(self, found: Walked, accesses: Sequence[tuple[Level, str, int, bool]]) -> None:

@@ -13,7 +13,7 @@ layers:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -131,15 +131,27 @@ def _transformer(source: str) -> list[Listed]:
     feeders = {**FEEDERS, **(HEADS if is_one_sequence(source) else {})}
     # Keys and values come first, so that queries are read by the next layer.
     layers.sort(key=lambda layer: ORDER.get(layer[0].name.rpartition("-")[2], len(ORDER)))
-    for work, count in layers:
+    for work, count in _with_gates(layers):
         kind = work.name.rpartition("-")[2]
         feeder, between = feeders.get(kind, (None, None))
         linked = before.get(feeder) if feeder else None
-        # A gated layer reads the product of two.
         reads = linked[0] if linked is not None and linked[1] == count else None
         found.append(Listed(work, count, reads, None, between if reads else None))
         before[kind] = work.name, count
     return found
+
+
+def _with_gates(layers: list[tuple[Workload, int]]) -> Iterator[tuple[Workload, int]]:
+    """A gate and the way up that it multiplies as one layer of twice the columns."""
+    counts = {work.name.rpartition("-")[2]: count for work, count in layers}
+    for work, count in layers:
+        kind = work.name.rpartition("-")[2]
+        if kind == "up" and count == 2 * counts.get("down", 0):
+            sizes = {**work.dimensions, "N": 2 * work.dimensions["N"]}
+            name = f"{work.name.removesuffix('up')}gate-up"
+            yield work.model_copy(update={"dimensions": sizes, "name": name}), count // 2
+        else:
+            yield work, count
 
 
 def _steps(entries: Sequence[Listed], where: str) -> list[Step]:

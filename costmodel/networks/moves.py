@@ -85,10 +85,10 @@ class Words(NamedTuple):
         return Words(count * self.reads, count * self.writes)
 
 
-def changed_on_chip(machine: Accelerator, words: int) -> Moved:
+def changed_on_chip(machine: Accelerator, reads: int, writes: int) -> Moved:
     """What an operator without multiply-accumulates costs that changes words in the buffer."""
     buffer = shared_buffer(machine)
-    return moved(machine, [Access(buffer, READ, words), Access(buffer, UPDATE, words)], buffer)
+    return moved(machine, [Access(buffer, READ, reads), Access(buffer, UPDATE, writes)], buffer)
 
 
 def changed_off_chip(machine: Accelerator, reads: int, writes: int) -> Moved:

@@ -25,7 +25,8 @@ from costmodel.machines.accelerators import Accelerator
 from costmodel.machines.resident import resident_machine
 from costmodel.map_space.map_space import MapSpace
 from costmodel.networks.chains import Step
-from costmodel.networks.moves import Moved, changed_off_chip, changed_on_chip
+from costmodel.networks.links import changed_words
+from costmodel.networks.moves import Moved, Words, changed_off_chip, changed_on_chip
 from mapspace.errors import ConfigError
 from orchestrator.networks.cascade_lines import CascadeLines
 from orchestrator.networks.jointly import Choice, Jointly
@@ -130,7 +131,7 @@ class Ways:
         self._stages: list[_Stage] = []
         kinds: dict[tuple[int, int], int] = {}
         # Equal moves are one: to compare fractions takes as long as all else.
-        self._moved: dict[tuple[int, bool], Moved] = {}
+        self._moved: dict[tuple[Words, bool], Moved] = {}
         self._free: dict[int, LayerLines] = {}
         states: dict[State, int] = {frozenset(): 0}
         for place, step in enumerate(steps):
@@ -190,15 +191,12 @@ class Ways:
         step = self.steps[place]
         if not self._moves or step.operator is None or step.source is None:
             return NO_MOVES
-        key = self._words[step.source], on_chip
-        if key not in self._moved:
-            words = key[0]
-            self._moved[key] = (
-                changed_on_chip(self._machine, words)
-                if on_chip
-                else changed_off_chip(self._machine, words, words)
-            )
-        return self._moved[key]
+        source = self.steps[step.source].workload
+        words = changed_words(step.operator, source, step.workload)
+        if (words, on_chip) not in self._moved:
+            change = changed_on_chip if on_chip else changed_off_chip
+            self._moved[words, on_chip] = change(self._machine, *words)
+        return self._moved[words, on_chip]
 
     def _cascades_at(self, place: int) -> Iterator[tuple[int, CascadeLines]]:
         """Cascades that begin at a step, each with its last one: each alone reads the one before.

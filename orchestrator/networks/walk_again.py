@@ -16,6 +16,7 @@ from costmodel.independent.counting import Cost, Counter, tiling_of, why_not_cou
 from costmodel.loop_nest.records import record_code
 from costmodel.machines.resident import ROLES, resident_machine, shared_buffer
 from costmodel.map_space.map_space import MapSpace
+from costmodel.networks.links import changed_words
 from costmodel.networks.moves import changed_off_chip, changed_on_chip
 from costmodel.problems.affine import Workload
 from mapspace.errors import ConfigError
@@ -89,12 +90,8 @@ class _Walked:
         roles = tuple(r for r, has in (("input", reads), ("output", step.stays)) if has)
         energy, cycles = self._mapping(step.workload, step.record, (roles, words))
         if self.said.moves and step.between is not None and step.source is not None:
-            source = steps[step.source].workload.words(-1)
-            change = (
-                changed_on_chip(self.machine, source)
-                if reads
-                else changed_off_chip(self.machine, source, source)
-            )
+            both = changed_words(step.between, steps[step.source].workload, step.workload)
+            change = (changed_on_chip if reads else changed_off_chip)(self.machine, *both)
             energy, cycles = energy + change.energy, cycles + change.cycles
         return energy, cycles
 

@@ -67,13 +67,15 @@ def follow(cascade: Cascade, name: str, place: int) -> tuple[tuple[str, ...], bo
             ended = number < len(pairs) - 1
             (own,) = [*terms][:1]
             row &= cascade.between[number] != "softmax"  # of its parts the last may sum
-            if not whole or ended or reader.dimensions[own] != writer.dimensions[names[-1]]:
+            if not whole or ended:
                 return (), False
         if row and place == len(read) - 1:
             return (), False
         taps = 1 + sum(c * (reader.dimensions[d] - 1) for d, c in terms.items() if d != own)
         reach = terms[own] * (reader.dimensions[own] - 1) + taps
         size = writer.dimensions[names[-1]]
+        if cascade.between[number] == "activation" and place == len(read) - 1:
+            size //= 1 + (size == 2 * reader.dimensions[own] and len(terms) == 1)
         if taps < terms[own] or not size - terms[own] < reach <= size + 2 * (taps - 1):
             return (), False
         slid |= (terms[own], taps) != (1, 1)
@@ -90,7 +92,13 @@ def passes_of(cascade: Cascade, names: tuple[str, ...]) -> int:
         {len(o.tensors[-1].axes), len(t.axes)}
         for o, t in zip(cascade.operators[:-1], read, strict=True)
     ]
-    return math.gcd(*sizes) if {2, 3} in ranks else sizes[-1]
+    gated = any(
+        between == "activation" and one == 2 * other and len(tensor.axes[-1].terms) == 1
+        for between, one, other, tensor in zip(
+            cascade.between, sizes[:-1], sizes[1:], read, strict=True
+        )
+    )
+    return math.gcd(*sizes) if {2, 3} in ranks or gated else sizes[-1]
 
 
 class Choices:

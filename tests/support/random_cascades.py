@@ -73,3 +73,15 @@ def attention_of(rng: np.random.Generator) -> Cascade:
     end = int(rng.integers(first + 2, 5))
     between = [None, "softmax", None][first : end - 1]
     return Cascade.of(*several[first:end], between=between, counted=bool(rng.random() < 0.5))
+
+
+def gated_of(rng: np.random.Generator) -> Cascade:
+    """A product whose columns gate each other, and one or two behind it."""
+    rows, width, hidden, last = (int(rng.choice([1, 2, 3, 4])) for _ in range(4))
+    several = [
+        workload({"name": "gate-up", "gemm": {"M": rows, "N": 2 * hidden, "K": width}}),
+        workload({"name": "down", "gemm": {"M": rows, "N": last, "K": hidden}}),
+        workload({"name": "next", "gemm": {"M": rows, "N": width, "K": last}}),
+    ][: int(rng.integers(2, 4))]
+    between = ["activation", None][: len(several) - 1]
+    return Cascade.of(*several, between=between, counted=bool(rng.random() < 0.7))

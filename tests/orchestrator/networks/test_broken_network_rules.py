@@ -18,6 +18,8 @@ import test_limited
 from mutations import broken
 from paths import ROOT
 
+from orchestrator.networks import cascade_lines
+
 
 class Break(NamedTuple):
     """What a broken rule would claim, who then uses it, and the comparison that is to fail.
@@ -105,6 +107,12 @@ BREAKS = {
         "plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)",
         "2 * plan.times * Fraction(self._floors.once(side, plan.factors, roles) * DOWN)",
         (test_layer_lines, "CascadeLines"), fused_plans,
+    ),
+    "a plan's passes are one more": Break(
+        "orchestrator/networks/plan_floors.py", "_sums",
+        "plan.times * energy + float(plan.moves.energy)",
+        "(plan.times + 1) * energy + float(plan.moves.energy)",
+        (cascade_lines, "PlanFloors"), fused_plans,
     ),
 }  # fmt: skip
 

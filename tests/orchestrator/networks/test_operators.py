@@ -36,7 +36,7 @@ def test_words_cost_their_accesses_and_the_time_of_the_bandwidth() -> None:
     machine = accelerator({"name": "by-hand", "mac_energy_pj": 0.0, "levels": LEVELS})
     # 24 scores, read and written: at 100 pJ and at 2 + 3 pJ; two words are written per cycle.
     assert changed_off_chip(machine, 24, 24) == (4800, 12)
-    assert changed_on_chip(machine, 24) == (120, 0)
+    assert changed_on_chip(machine, 24, 24) == (120, 0)
     leaking = [{**LEVELS[0], "leakage_pj": 0.5}, *LEVELS[1:]]
     machine = accelerator({"name": "by-hand", "mac_energy_pj": 0.0, "levels": leaking})
     assert changed_off_chip(machine, 24, 24) == (4806, 12)
