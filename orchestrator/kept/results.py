@@ -91,8 +91,10 @@ def _put_among(kept: Results, found: Results) -> Results:
         )
     theirs = [own for own in kept.experiment["searchers"] if own["label"] not in entries]
     order = load_experiment(find_experiment(str(kept.experiment["name"])), Benchmark).searchers
-    place = [entry.label for entry in order]
-    searchers = sorted([*theirs, *entries.values()], key=lambda own: place.index(own["label"]))
+    place = {entry.label: number for number, entry in enumerate(order)}
+    # A method that the experiment does not have comes last.
+    everyone = [*theirs, *entries.values()]
+    searchers = sorted(everyone, key=lambda own: place.get(own["label"], len(place)))
     runs = [
         run
         for own in searchers

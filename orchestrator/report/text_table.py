@@ -64,8 +64,11 @@ def table_lines(table: Table, *, width: int | None = None) -> list[str]:
         header = [_broken(name, most) for name, most in zip(header, wanted, strict=True)]
         widths = wanted
         texts = [place for place, shown in enumerate(table.formats) if shown == LEFT]
-        least = {place: _least([row[place] for row in cells]) for place in texts}
-        widths = _narrowed(widths, least, width)
+        whole = {place: _least([row[place] for row in cells]) for place in texts}
+        # Words are broken where all columns then stand side by side, else for nothing.
+        broken = _narrowed(widths, dict.fromkeys(texts, LEAST_TEXT), width)
+        kept = _narrowed(widths, whole, width)
+        widths = broken if _whole(broken) <= width < _whole(kept) else kept
     lines: list[str] = []
     for places in _blocks(widths, width):
         part = part_of(replace(table, header=tuple(header)), places)
@@ -151,7 +154,7 @@ def _broken(name: str, most: int) -> str:
 
 
 def _least(texts: Sequence[str]) -> int:
-    """What a column of texts keeps, so that only words longer than a label are broken."""
+    """What a column of texts keeps, so that no word but one longer than a label is broken."""
     words = (word for text in texts for word in text.split())
     return max(LEAST_TEXT, min(LABELS, max(map(len, words), default=0)))
 

@@ -122,6 +122,17 @@ def test_a_method_that_was_searched_again_takes_its_own_place(kept: Path) -> Non
     # All methods again are a run of their own.
     keep(kept / "run", kept / "kept")
     assert load(kept / "kept").provenance == load(kept / "run").provenance
+    # One that the experiment does not have comes last.
+    entry = {**SMOKE[2], "label": "tabu"}
+    entered = replace(
+        alone,
+        runs=[replace(run, searcher="tabu") for run in again],
+        experiment={**alone.experiment, "searchers": [entry]},
+    )
+    save(entered, kept / "alone")
+    keep(kept / "alone", kept / "kept")
+    assert load(kept / "kept").searchers == (*whole.searchers, "tabu")
+    assert call("report", kept / "kept") == 0
 
 
 def test_measured_costs_are_kept_with_what_they_are_held_against(tmp_path: Path) -> None:
