@@ -77,7 +77,9 @@ def _put_among(kept: Results, found: Results) -> Results:
     if {*kept.searchers} <= entries.keys():
         return found
     asked = [{**own.experiment, "searchers": None} for own in (kept, found)]
-    asked += [{name: own.provenance.get(name) for name in _ASKED} for own in (kept, found)]
+    # Not all follow a surrogate.
+    both = [name for name in _ASKED if name in kept.provenance and name in found.provenance]
+    asked += [{name: own.provenance[name] for name in both} for own in (kept, found)]
     apart = {
         name
         for mine, theirs in zip(asked[::2], asked[1::2], strict=True)

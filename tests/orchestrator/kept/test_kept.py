@@ -100,7 +100,8 @@ def test_the_command_keeps_what_it_draws(kept: Path, capsys: pytest.CaptureFixtu
 def test_a_method_that_was_searched_again_takes_its_own_place(kept: Path) -> None:
     whole = smoke()
     again = [replace(run, iterations=999) for run in whole.runs if run.searcher == "genetic"]
-    made = {**whole.provenance, "commit": "fedcba9876543210", "hyperparameters": {"genetic": {}}}
+    made = {**whole.provenance, "commit": "fedcba9876543210", "weights": "x"}
+    made |= {"hyperparameters": {"genetic": {}}}
     alone = replace(whole, runs=again, provenance=made)
     alone = replace(alone, experiment={**whole.experiment, "searchers": [SMOKE[2]]})
     (kept / "alone").mkdir()
