@@ -165,9 +165,6 @@ class Ways:
             after = frozenset[int]() if -place in before else before
             yield Way(before, after, False, self._counted(place))
             return
-        if self._fused and not before:
-            for last, fused in self._cascades_at(place):
-                yield Way(before, frozenset({-last}), False, fused)
         used = step.until > place and place in self._sources
         for stays in (False, True) if used else (False,):
             lying = before | {place} if stays else before
@@ -178,6 +175,10 @@ class Ways:
             if lines is not None:
                 after = frozenset(one for one in lying if self.steps[one].until > place)
                 yield Way(before, after, stays, lines, self._between(place, "input" in roles))
+        # Last, so that of equal costs those are taken where tensors stay whole.
+        if self._fused and not before:
+            for last, fused in self._cascades_at(place):
+                yield Way(before, frozenset({-last}), False, fused)
 
     def _counted(self, place: int) -> LayerLines:
         """Of a step whose costs are counted at the first of its cascade."""

@@ -61,6 +61,29 @@ def test_the_facts(found: ResidentOptimum) -> None:
     }
 
 
+def test_it_says_that_fusing_does_not_pay(found: ResidentOptimum) -> None:
+    without = dict(replace(found, cascades=()).facts())
+    assert without["cascades"] == "fusing does not pay: no layers run in passes together"
+
+
+def test_of_equal_costs_tensors_stay_whole() -> None:
+    """Two of three products fit whole: a cascade of one pass costs the same."""
+    first = {"name": "p0", "gemm": {"M": 2, "N": 4, "K": 4}}
+    rest = [{**first, "name": f"p{place}", "input": f"p{place - 1}"} for place in (1, 2)]
+    levels = [
+        {"name": "DRAM", "energy_pj": 200.0},
+        {"name": "L2", "energy_pj": 6.0, "capacity_words": 12, "fanout": 3},
+        {"name": "L1", "energy_pj": 1.0, "capacity_words": 5},
+    ]
+    machine = {"name": "small", "mac_energy_pj": 1.0, "levels": levels}
+    found = ms.search_network(
+        {"name": "chain", "layers": [first, *rest]}, machine, fused=True, store=False
+    )
+    assert found.proven
+    assert not any(ran.fused for ran in found.ran)
+    assert any(ran.output_stays for ran in found.ran)
+
+
 def test_what_is_known_of_less(found: ResidentOptimum) -> None:
     alone, staying = found.alone, found.staying
     assert alone is not None
