@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -26,6 +26,7 @@ from costmodel.machines.components import with_components
 from costmodel.machines.constraint_entries import Entries
 from costmodel.machines.levels import NETWORK_KEYS, SHARED_KEYS, Axes, Level, Packing, Tiles
 from mapspace.arguments import explained
+from mapspace.errors import ConfigError
 from mapspace.strict_yaml import Name, NonNegativeNumber, PositiveNumber, Size, StrictModel
 
 MOST_LEVELS = 16
@@ -144,6 +145,25 @@ class Machine(StrictModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Machine:
+        problem = self._problem_together()
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    def with_rules(self, **said: Any) -> Self:
+        """This machine with other rules of its map space, such as `factors` or `link_transfers`.
+
+        Raises:
+            ConfigError: what it has is not counted under them.
+        """
+        changed = self.model_copy(update=said)
+        problem = changed._problem_together()
+        if problem:
+            raise ConfigError(f"accelerator {self.name}: {problem}")
+        return changed
+
+    def _problem_together(self) -> str | None:
+        """What does not go together, in one line, or None."""
         problem = _problem(self.levels) or _sharing_problem(self.levels, self.word_bits)
         shared = [level.shares for level in self.levels if level.shares is not None]
         if self.overflow == "bypass" and len(set(shared)) < len(shared):
@@ -152,10 +172,7 @@ class Machine(StrictModel):
                 "would go is not said."
             )
         problem = problem or self._array_problem() or self._transfer_problem()
-        problem = problem or self._link_problem()
-        if problem:
-            raise ValueError(problem)
-        return self
+        return problem or self._link_problem()
 
     @model_serializer(mode="wrap")
     def _write(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

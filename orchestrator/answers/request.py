@@ -250,8 +250,12 @@ class Request:
         return self.as_asked(found)
 
     def as_asked(self, machine: Accelerator) -> Accelerator:
-        """A machine with what the request says of factors, counting, axes, tiles and links."""
+        """A machine with what the request says of factors, counting, axes, tiles and links.
+
+        Raises:
+            ConfigError: what the machine has is not counted under them.
+        """
         keys = ("factors", "counting", "axes", "tiles", "link_transfers")
         said = {key: getattr(self, key) for key in keys}
         changed = {key: value for key, value in said.items() if value is not None}
-        return machine.model_copy(update=changed) if changed else machine
+        return machine.with_rules(**changed) if changed else machine

@@ -52,7 +52,11 @@ def write_iohprofiler(results: Results, folder: Place) -> None:
                 "algorithm": {"name": label, "info": results.method(label)},
                 "experiment_attributes": [
                     {"machine": str(results.experiment["accelerator"])},
-                    {"reference": repr(float(results.bounds[workload].reference))},
+                    {
+                        _reference(results, workload): repr(
+                            float(results.bounds[workload].reference)
+                        )
+                    },
                 ],
                 "attributes": ["evaluations", "raw_y"],
                 "scenarios": [
@@ -95,7 +99,8 @@ def write_coco(results: Results, folder: Place) -> None:
                 f"suite = '{_plain(str(results.experiment['name']))}', funcId = {number}, "
                 f"DIM = {_dimension(runs)}, Precision = {_PRECISION:.3e}, algId = '{label}', "
                 f"coco_version = '{_COCO_VERSION}', logger = 'bbob', data_format = 'bbob-new2'\n"
-                f"% {workload}\n{data}, {', '.join(ends)}\n"
+                f"% {workload}, Fopt: {_reference(results, workload)} {least!r}\n"
+                f"{data}, {', '.join(ends)}\n"
             )
             _write(place / f"bbobexp_f{number}.info", info)
 
@@ -141,6 +146,12 @@ def _rows(run: Run, text: str, above: float | None = None) -> str:
     """A line per entry: its losses, or by which share they are above one."""
     shown = [(n, loss if above is None else _share(loss, above)) for n, loss in _entries(run)]
     return "".join(text.format(*entry) for entry in shown)
+
+
+def _reference(results: Results, workload: str) -> str:
+    """What shares are above of."""
+    proven = results.bounds[workload].optimum is not None
+    return "proven_optimum" if proven else "lower_bound"
 
 
 def _share(loss: float, least: float) -> float:

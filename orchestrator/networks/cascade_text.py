@@ -12,8 +12,8 @@ from orchestrator.networks.runs_of_steps import CascadeRow, Ran
 from orchestrator.report.units import percent
 
 NETWORKS = "networks"
-BESIDE = "moves and leakage"
-"""What no mapping's levels have: kept pieces, operators between, leakage."""
+BESIDE = "other"
+"""What no mapping has: pieces that stay between passes, operators between layers, leakage."""
 
 
 def drawn(row: CascadeRow, buffer: str) -> Iterator[str]:

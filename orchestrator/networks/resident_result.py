@@ -217,7 +217,8 @@ class ResidentOptimum(Together[ResidentCertificate]):
             what = ", ".join(self.operators.words)
             yield label, f"{what} are in the totals, at {name} where what they change lies there"
         elif moves is not None:
-            yield moves
+            # Of what stays on the chip they move no word further out.
+            yield moves[0], moves[1].replace("multiply nothing:", "multiply nothing: at most", 1)
         yield (
             "search",
             f"{self.proofs} proofs a line, {len(found.cuts)} lines, {self.seconds:.2f} s",

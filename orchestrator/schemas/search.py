@@ -394,7 +394,8 @@ class ResidentAnswer(TypedDict):
     """A network whose mappings and tensors that stay on the chip were chosen together.
 
     Attributes:
-        energy_by_level: pJ, of networks, multiply-accumulates and what moves between, too.
+        energy_by_level: pJ, of networks and multiply-accumulates, too; `other`: pieces that stay
+            between passes, operators between layers, leakage.
     """
 
     network: str

@@ -22,6 +22,7 @@ from costmodel.map_space.map_space import MapSpace
 from costmodel.networks.network import network
 from costmodel.problems.affine import Workload
 from costmodel.problems.workloads import workload
+from mapspace.errors import ConfigError
 
 HERE = GOLDEN / "timeloop-general"
 WHOLE = ROOT.parent / "shared" / "golden" / "timeloop-general"
@@ -190,3 +191,12 @@ def test_what_fits_no_register_is_said_of_what_it_keeps() -> None:
         "Weight holds 2 words, and the smallest tile has one word of each of 3 tensors, each held "
         "2 times. A capacity of 6 words would admit one."
     )
+
+
+def test_rules_that_a_machine_cannot_have_are_refused() -> None:
+    """At once, and not when its certificate is written."""
+    assert accelerator("mm256").with_rules(link_transfers=True).link_transfers
+    with pytest.raises(ConfigError, match=r"eyeriss: .*not counted with link transfers"):
+        accelerator("eyeriss").with_rules(link_transfers=True)
+    with pytest.raises(ConfigError, match=r"eyeriss: .*not counted with link transfers"):
+        mapspace.search("gemm:M=4,N=4,K=4", "eyeriss", link_transfers=True, store=False)

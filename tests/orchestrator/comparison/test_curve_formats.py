@@ -45,7 +45,7 @@ def test_iohprofiler_by_hand(tmp_path: Path) -> None:
     said = json.loads((place / "IOHprofiler_f1_gemm_M_8_N_8.json").read_text())
     assert said["function_name"] == LAYER
     assert said["algorithm"]["name"] == "random"
-    assert {"reference": "8.0"} in said["experiment_attributes"]
+    assert {"proven_optimum": "8.0"} in said["experiment_attributes"]
     (scenario,) = said["scenarios"]
     assert (place / scenario["path"]).is_file()
     assert scenario["dimension"] == 3
@@ -61,12 +61,19 @@ def test_coco_by_hand(tmp_path: Path) -> None:
     info = (tmp_path / "random" / "bbobexp_f1.info").read_text().splitlines()
     assert info[0].startswith("suite = 'few', funcId = 1, DIM = 3, Precision = 1.000e-08, algId")
     assert info[1:] == [
-        f"% {LAYER}", "data_f1/bbobexp_f1_DIM3.dat, 1:9|2.5e-01, 2:9|0.0e+00",
+        f"% {LAYER}, Fopt: proven_optimum 8.0",
+        "data_f1/bbobexp_f1_DIM3.dat, 1:9|2.5e-01, 2:9|0.0e+00",
     ]  # fmt: skip
     rows = (tmp_path / "random" / "data_f1" / "bbobexp_f1_DIM3.dat").read_text().splitlines()
     shares = [[*map(float, row.split()[:3])] for row in rows if not row.startswith("%")]
     assert shares == [[1, 0, 1.5], [4, 0, 0.25], [9, 0, 0.25], [1, 0, 0.5], [9, 0, 0]]
     assert sum(row.startswith("% f evaluations | g evaluations | ") for row in rows) == 2
+
+
+def test_a_bound_is_called_one(tmp_path: Path) -> None:
+    made = replace(results(), bounds={LAYER: Bounds(4.0, 6.0, None, 5.0)})
+    write_curves(made, "coco", tmp_path)
+    assert "Fopt: lower_bound 6.0" in (tmp_path / "random" / "bbobexp_f1.info").read_text()
 
 
 def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
