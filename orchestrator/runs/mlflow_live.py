@@ -21,8 +21,7 @@ from orchestrator.runs.mlflow_client import connected, experiment_id, metric_nam
 from orchestrator.runs.mlflow_record import log_numbers
 from orchestrator.runs.progress_file import Progress, read_progress
 
-# Of a run: before the first numbers, so that a short one tells those of its end alone, and between
-# two.
+# Of a run: before the first numbers, so that a short one does nothing of this, and between two.
 FIRST_SECONDS, EVERY_SECONDS = 20.0, 15.0
 # For what is under way when the run ends; a server that is away is waited for in vain for minutes.
 END_SECONDS = 10.0
@@ -48,7 +47,7 @@ def told_to_mlflow(
     over, failed = threading.Event(), threading.Event()
 
     def keep_telling(at_work: threading.Lock) -> None:
-        if over.wait(FIRST_SECONDS) and failed.is_set():
+        if over.wait(FIRST_SECONDS):
             return
         try:
             with ExitStack() as stack:

@@ -116,19 +116,6 @@ def test_a_run_is_told_while_it_goes_on_and_ends_killed_or_goes_on(
     assert "mlflow" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_short_run_tells_its_end_alone(tmp_path: Path) -> None:
-    uri, lines = default_uri(tmp_path), list[str]()
-    with told_to_mlflow(tmp_path, uri, "x", {}, lines.append):
-        text = progress(9, 0.5).model_dump_json(exclude_defaults=True)
-        write_atomically(tmp_path / PROGRESS_FILE, text.encode())
-    assert history(uri, "live/percent above the proven optimum/annealing") == [(9, 0.5)]
-    assert not lines
-    # One that failed as soon has told nothing.
-    with pytest.raises(KeyboardInterrupt), told_to_mlflow(tmp_path, uri, "y", {}, lines.append):
-        raise KeyboardInterrupt
-    assert [own.name for own in client(uri).search_experiments()] == ["x", "Default"]
-
-
 def test_a_server_that_is_away_holds_up_nothing(
     tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
