@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import surrogate
 from costmodel.loop_nest.model import LoopNestModel
@@ -23,7 +22,6 @@ from mapspace.errors import ConfigError, ContractError, DataError, MapspaceError
 from surrogate import predictor
 from surrogate.applicability import Structure
 from surrogate.features import PhysicalFeatures
-from surrogate.metrics import figures, ranks, spearman
 from surrogate.network import SurrogateNetwork
 from surrogate.shards import Dataset
 from surrogate.training import RECIPES, FitOptions, Fitted, Progress, Worker, fit
@@ -279,51 +277,6 @@ def test_recipes_have_the_papers_shape() -> None:
     assert (paper.batch_size, paper.learning_rate, paper.epochs) == (128, 0.01, 100)
     space, _ = points_of(TENSORS, "mindmappings")
     assert len(Structure.of(space).features) == 40
-
-
-# --- figures
-
-
-def test_figures_by_hand() -> None:
-    problems = np.array([[1, 2]] * 4 + [[3, 4]] * 4)
-    truth = np.array([1.0, 2, 3, 4, 1, 2, 3, 4])
-    perfect = figures(problems, truth, truth)
-    assert perfect.rmse == 0.0
-    assert perfect.spearman == pytest.approx(1.0)
-    assert perfect.spearman_worst == pytest.approx(1.0)
-    shifted = truth.copy()
-    shifted[4:] = [2, 1, 4, 3]
-    found = figures(problems, truth, shifted)
-    assert found.rmse == pytest.approx(np.sqrt(0.5))
-    assert found.spearman_worst == pytest.approx(1 - 6 * 4 / (4 * 15))
-    assert found.spearman == pytest.approx((1 + 0.6) / 2)
-    assert found.worst_problem == (3, 4)
-    assert (found.problems, found.rows) == (2, 8)
-
-
-def test_figures_of_the_best_tenth() -> None:
-    truth = np.arange(40.0)
-    predicted = truth.copy()
-    predicted[:4] = truth[:4][::-1]
-    found = figures(np.ones((40, 1)), truth, predicted)
-    assert found.spearman_best_tenth == pytest.approx(-1.0)
-    assert found.spearman > 0.99
-
-
-def test_rank_correlation_with_ties_and_constants() -> None:
-    # Ranks 1.5 1.5 3 against 1 2 3.
-    assert spearman(np.array([5.0, 5, 9]), np.array([1.0, 2, 3])) == pytest.approx(np.sqrt(0.75))
-    assert np.isnan(spearman(np.ones(3), np.arange(3.0)))
-    assert spearman(np.arange(3.0), np.ones(3)) == 0.0
-    rng = np.random.default_rng(0)
-    for size in (1, 2, 7, 100):
-        values = rng.integers(0, 1 + size // 2, size).astype(float)
-        np.testing.assert_array_equal(ranks(values), stats.rankdata(values))
-    assert np.isnan(ranks(np.array([1.0, np.nan, 2.0]))).all()
-    with pytest.raises(ContractError, match="nothing to rank"):
-        figures(np.ones((3, 1)), np.ones(3), np.arange(3.0))
-    with pytest.raises(ContractError, match="Expected problems"):
-        figures(np.ones((3, 1)), np.ones(2), np.ones(2))
 
 
 # --- training
