@@ -64,15 +64,19 @@ class Operators:
             )
         return found
 
-    def fact(self) -> Fact | None:
-        """What a person reads; None where there are no such operators."""
+    def fact(self, most: str = "") -> Fact | None:
+        """What a person reads; None where there are no such operators.
+
+        Args:
+            most: said before the cost of what is not counted, where it can be less.
+        """
         if not self.words:
             return None
-        return moves_fact(self.rows())
+        return moves_fact(self.rows(), most)
 
 
-def moves_fact(rows: list[OperatorMoves]) -> Fact:
-    """What a person reads of rows, of which there is one."""
+def moves_fact(rows: list[OperatorMoves], most: str = "") -> Fact:
+    """What a person reads of rows, of which there is one; `most` as in `Operators.fact`."""
     counted = rows[0]["counted"]
     what = ", ".join(row["operator"] for row in rows)
     words = sum(row["reads"] + row["writes"] for row in rows)
@@ -81,4 +85,7 @@ def moves_fact(rows: list[OperatorMoves]) -> Fact:
     cost = f"{energy} and {cycles:,} cycles"
     if counted:
         return "moves", f"{what} move {words:,} words: {cost}, in the totals"
-    return "not counted", f"{what} move {words:,} words and multiply nothing: {cost} (--moves)"
+    return (
+        "not counted",
+        f"{what} move {words:,} words and multiply nothing: {most}{cost} (--moves)",
+    )

@@ -211,14 +211,14 @@ class ResidentOptimum(Together[ResidentCertificate]):
             bound = value_text(objective, self.lower_bound, clock)
             gap = percent(self.gap, up=True)
             yield "certified", f"within {gap} of the optimum{within}: none is below {bound}"
-        moves = self.operators.fact()
+        # Beside what stays on the chip they move words no further out.
+        moves = self.operators.fact(most="at most ")
         if moves is not None and self.operators.counted:
             label = moves[0]
             what = ", ".join(self.operators.words)
             yield label, f"{what} are in the totals, at {name} where what they change lies there"
         elif moves is not None:
-            # Of what stays on the chip they move no word further out.
-            yield moves[0], moves[1].replace("multiply nothing:", "multiply nothing: at most", 1)
+            yield moves
         yield (
             "search",
             f"{self.proofs} proofs a line, {len(found.cuts)} lines, {self.seconds:.2f} s",

@@ -39,10 +39,11 @@ def interruptible() -> Iterator[threading.Event]:
     """
     interrupted = threading.Event()
     numbers = [signal.SIGINT] if _commands == [] else [signal.SIGINT, signal.SIGTERM]
-    before = {number: signal.getsignal(number) for number in numbers}
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    # What is ignored stays so, and one that is not Python's could not be put back.
+    before = {n: own for n, own in handlers.items() if own not in (signal.SIG_IGN, None)}
     if threading.current_thread() is not threading.main_thread():
         before = {}
-
     process_id = os.getpid()
 
     def on_interrupt(number: int, _: FrameType | None) -> None:
@@ -55,12 +56,10 @@ def interruptible() -> Iterator[threading.Event]:
 
     def put_back() -> None:
         for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, handler)
+            signal.signal(number, handler)
 
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, on_interrupt)
+    for number in before:
+        signal.signal(number, on_interrupt)
     try:
         yield interrupted
     finally:

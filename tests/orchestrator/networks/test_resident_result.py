@@ -9,6 +9,8 @@ import pytest
 from test_fused import small_pair
 
 import mapspace as ms
+from costmodel.networks.moves import Words
+from orchestrator.networks.operators import Operators
 from orchestrator.networks.resident_result import ResidentOptimum
 
 # Three times: two products of 5,336 pJ each, tiled together; 14,072 pJ where they are not.
@@ -59,6 +61,16 @@ def test_the_facts(found: ResidentOptimum) -> None:
         "proven optimal": "no mappings and tensors that stay or run in cascades of this form "
         "have a lower energy",
     }
+
+
+def test_operators_that_are_not_counted_would_cost_at_most_so_much(found: ResidentOptimum) -> None:
+    words = {"softmax": Words(8, 8)}
+    beside = replace(found, operators=Operators(words, found.operators.machine))
+    said = dict(beside.facts())["not counted"]
+    assert said.startswith("softmax move 16 words and multiply nothing: at most ")
+    exact = Operators(words, found.operators.machine).fact()
+    assert exact is not None
+    assert "at most" not in exact[1]
 
 
 def test_it_says_that_fusing_does_not_pay(found: ResidentOptimum) -> None:
